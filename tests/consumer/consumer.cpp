@@ -1,22 +1,22 @@
-// What a user's first program needs: the version, an error, a result, and a symbol from the shared library.
 #include <sluice/config.hpp>
-#include <sluice/result.hpp>
+#include <sluice/executor.hpp>
+#include <sluice/sleep.hpp>
+#include <sluice/sync_wait.hpp>
+#include <sluice/task.hpp>
 
+#include <chrono>
 #include <cstdio>
 
-namespace {
-
-sluice::result<int> parse_lanes(int lanes) {
-    if (lanes < 1) return sluice::error(sluice::errc::invalid_argument, "lanes: 0; allowed are 1 to 64");
-    return lanes;
+sluice::task<sluice::result<int>> answer_after(std::chrono::milliseconds delay) {
+    const auto slept = co_await sluice::sleep_for(delay);
+    if (!slept) co_return slept.error();
+    co_return 42;
 }
 
-} // namespace
-
 int main() {
-    const auto refused = parse_lanes(0);
-    const auto taken = parse_lanes(4);
-    if (refused || refused.error() != sluice::condition::invalid || !taken || *taken != 4) return 1;
-    std::printf("sluice %s: %s\n", SLUICE_VERSION_STRING, refused.error().message().c_str());
-    return SLUICE_VERSION_AT_LEAST(0, 1, 0) ? 0 : 1;
+    auto executor = sluice::executor::create();
+    if (!executor) return std::fprintf(stderr, "%s\n", executor.error().message().c_str()), 1;
+    const auto answer = sluice::sync_wait(**executor, answer_after(std::chrono::milliseconds(10)));
+    std::printf("sluice %s, %s: %d\n", SLUICE_VERSION_STRING, (*executor)->description().c_str(), answer.value_or(-1));
+    return answer && *answer == 42 && SLUICE_VERSION_AT_LEAST(0, 1, 0) ? 0 : 1;
 }

@@ -47,7 +47,7 @@ cmake)
     need cmake
     install_library
     cp "$here/cmake/CMakeLists.txt" "$program" "$work"
-    CXX=${CXX##* } cmake -S "$work" -B "$work/build" -DCMAKE_BUILD_TYPE=Release
+    CXX=${CXX##* } cmake -G Ninja -S "$work" -B "$work/build" -DCMAKE_BUILD_TYPE=Release
     cmake --build "$work/build"
     "$work/build/consumer"
     ;;
