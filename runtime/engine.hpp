@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <sys/uio.h>
+#include <vector>
 
 namespace sluice::detail {
 
@@ -20,6 +21,12 @@ struct engine_stats {
     std::uint64_t completed = 0;
     std::uint64_t delayed = 0;
     std::uint64_t in_flight = 0;
+};
+
+/// A thing that the engine found here or didn't, for sluice-info.
+struct engine_feature {
+    const char* name;
+    bool present;
 };
 
 /// The seam under the executor: whatever turns requests into completions. io_uring today; an epoll engine for places
@@ -51,6 +58,7 @@ public:
     virtual bool supports(opcode code) const noexcept = 0;
     virtual engine_stats stats() const noexcept = 0;
     virtual std::string description() const = 0;
+    virtual std::vector<engine_feature> features() const = 0;
 };
 
 result<std::unique_ptr<engine>> make_uring_engine(const executor_options& options);

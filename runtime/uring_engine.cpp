@@ -84,6 +84,7 @@ public:
         return s;
     }
     std::string description() const override;
+    std::vector<engine_feature> features() const override;
 
 private:
     io_uring_sqe* take_sqe() noexcept;
@@ -105,6 +106,7 @@ private:
     unsigned in_flight_max_ = 0; // so that completions never overflow the queue
     unsigned requeue_failures_ = 0;
     const char* flags_name_ = "";
+    bool ring_fd_registered_ = false;
     unique_fd wake_fd_;
     ready_queue delayed_; // operations that wait for a slot
     ready_queue cancels_; // operations whose cancel request waits for a slot
@@ -140,7 +142,7 @@ result<void> uring_engine::open(const executor_options& options) {
 
     wake_fd_ = unique_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake_fd_) return error::from_errno(errno, "eventfd");
-    static_cast<void>(io_uring_register_ring_fd(&ring_)); // saves a look-up per call where the kernel has it
+    ring_fd_registered_ = io_uring_register_ring_fd(&ring_) == 1; // saves a look-up per call
     if (options.registered_files != 0) {
         rlimit limit{};
         getrlimit(RLIMIT_NOFILE, &limit);
@@ -339,6 +341,20 @@ void uring_engine::unregister_file(std::uint32_t slot) noexcept {
     int none = -1;
     static_cast<void>(io_uring_register_files_update(&ring_, slot, &none, 1));
     free_file_slots_.push_back(slot);
+}
+
+std::vector<engine_feature> uring_engine::features() const {
+    const auto flag = [this](unsigned bit) { return (ring_.flags & bit) != 0; };
+    const auto feature = [this](unsigned bit) { return (ring_.features & bit) != 0; };
+    return {{"submit all", flag(IORING_SETUP_SUBMIT_ALL)},
+            {"single issuer", flag(IORING_SETUP_SINGLE_ISSUER)},
+            {"deferred task work", flag(IORING_SETUP_DEFER_TASKRUN)},
+            {"no dropped completions", feature(IORING_FEAT_NODROP)},
+            {"skipped completions", feature(IORING_FEAT_CQE_SKIP)},
+            {"wait with timeout", feature(IORING_FEAT_EXT_ARG)},
+            {"registered ring", ring_fd_registered_},
+            {"registered files", !free_file_slots_.empty()},
+            {"zero-copy send", supports(opcode::send_zc)}};
 }
 
 std::string uring_engine::description() const {

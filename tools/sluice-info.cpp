@@ -1,0 +1,155 @@
+// sluice-info: what this machine can do for sluice, and why not.
+
+#include "runtime/engine.hpp"
+#include "runtime/operation_table.hpp"
+
+#include <sluice/config.hpp>
+#include <sluice/executor.hpp>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fmt/core.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sched.h>
+#include <string>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <vector>
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+/// One line of the report. `state` is "yes", "no" or a value; `note` says why, or what to do.
+struct fact {
+    std::string section;
+    std::string name;
+    json value;
+    std::string note;
+};
+
+json limit_value(rlim_t bytes) {
+    if (bytes == RLIM_INFINITY) return "unlimited";
+    return static_cast<std::uint64_t>(bytes);
+}
+
+bool may_lock_any_memory() {
+    constexpr unsigned cap_ipc_lock = 14; // [capabilities(7)]
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("CapEff:"))
+            return (std::stoull(line.substr(7), nullptr, 16) >> cap_ipc_lock & 1U) != 0;
+    return false;
+}
+
+std::string first_line(const std::filesystem::path& file) {
+    std::ifstream in(file);
+    std::string line;
+    std::getline(in, line);
+    return line;
+}
+
+void machine_facts(std::vector<fact>& facts) {
+    utsname name{};
+    uname(&name);
+    facts.push_back({"machine", "kernel", name.release, "6.1 or newer is needed"});
+    facts.push_back({"machine", "architecture", name.machine, ""});
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    facts.push_back({"machine", "cpus", CPU_COUNT(&set), "that this process may use"});
+
+    rlimit limit{};
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    facts.push_back({"limits", "memlock_bytes", limit_value(limit.rlim_cur),
+                     may_lock_any_memory() ? "does not apply: this process has CAP_IPC_LOCK"
+                                           : "registered memory counts against it; raise with ulimit -l or LimitMEMLOCK="});
+    getrlimit(RLIMIT_NOFILE, &limit);
+    facts.push_back({"limits", "open_files", limit_value(limit.rlim_cur), "each connection takes one per lane"});
+
+    for (const auto& entry : std::filesystem::directory_iterator(
+             "/sys/kernel/mm/hugepages", std::filesystem::directory_options::skip_permission_denied)) {
+        const std::string free = first_line(entry.path() / "free_hugepages");
+        facts.push_back({"huge pages", entry.path().filename().string(), free.empty() ? json(nullptr) : json(std::stoull(free)),
+                         "free; reserve with sysctl vm.nr_hugepages"});
+    }
+    const std::string thp = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+    facts.push_back({"huge pages", "transparent", thp.empty() ? "none" : thp, ""});
+}
+
+void engine_facts(std::vector<fact>& facts) {
+    auto made = sluice::executor::create();
+    if (!made) {
+        facts.push_back({"engine", "io_uring", "no", made.error().message()});
+        return;
+    }
+    facts.push_back({"engine", "io_uring", "yes", (*made)->description()});
+    for (const auto& feature : (*made)->ring().features())
+        facts.push_back({"engine", feature.name, feature.present ? "yes" : "no", ""});
+    std::string missing;
+    for (const auto& row : sluice::detail::operation_table)
+        if (!(*made)->ring().supports(row.code)) missing += (missing.empty() ? "" : ", ") + std::string(row.name);
+    facts.push_back({"engine", "operations", missing.empty() ? "all" : "some missing",
+                     missing.empty() ? "probed on this kernel" : "this kernel lacks: " + missing});
+}
+
+void device_facts(std::vector<fact>& facts) {
+    std::string devices;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", ignored))
+        devices += (devices.empty() ? "" : ", ") + entry.path().filename().string();
+    facts.push_back({"rdma", "provider", SLUICE_HAS_RDMA ? "built" : "not built", "connections use TCP"});
+    facts.push_back({"rdma", "devices", devices.empty() ? "none" : devices, ""});
+    facts.push_back({"gpu", "support", SLUICE_HAS_GPU ? "built" : "not built", ""});
+    const bool driver = std::filesystem::exists("/proc/driver/nvidia/version");
+    facts.push_back({"gpu", "driver", driver ? first_line("/proc/driver/nvidia/version") : "none", ""});
+}
+
+void print_text(const std::vector<fact>& facts) {
+    fmt::print("sluice {}\n", SLUICE_VERSION_STRING);
+    std::string section;
+    for (const fact& f : facts) {
+        if (f.section != section) {
+            section = f.section;
+            fmt::print("\n{}\n", section);
+        }
+        const std::string value = f.value.is_string() ? f.value.get<std::string>() : f.value.dump();
+        fmt::print("  {:<18} {}{}\n", f.name, value, f.note.empty() ? "" : "  (" + f.note + ")");
+    }
+}
+
+void print_json(const std::vector<fact>& facts) {
+    json out;
+    out["version"] = SLUICE_VERSION_STRING;
+    for (const fact& f : facts) {
+        json& at = out[f.section][f.name];
+        at["value"] = f.value;
+        if (!f.note.empty()) at["note"] = f.note;
+    }
+    fmt::print("{}\n", out.dump(2));
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app("What this machine can do for sluice, and why not.");
+    app.set_version_flag("--version", SLUICE_VERSION_STRING);
+    bool as_json = false;
+    app.add_flag("--json", as_json, "one JSON object instead of text");
+    CLI11_PARSE(app, argc, argv);
+
+    std::vector<fact> facts;
+    try {
+        machine_facts(facts);
+        engine_facts(facts);
+        device_facts(facts);
+    } catch (const std::exception& e) {
+        fmt::print(stderr, "sluice-info: {}\n", e.what());
+        return 1;
+    }
+    if (as_json) print_json(facts);
+    else print_text(facts);
+    return 0;
+}
