@@ -55,6 +55,10 @@ public:
         if (outcome_ == outcome::exception) std::rethrow_exception(std::move(exception_));
         return std::move(value_);
     }
+    /// What it threw, or null.
+    std::exception_ptr exception() const noexcept {
+        return outcome_ == outcome::exception ? exception_ : std::exception_ptr();
+    }
 
 private:
     enum class outcome : unsigned char { none, value, exception };
@@ -76,6 +80,8 @@ public:
     void take() {
         if (exception_) std::rethrow_exception(std::move(exception_));
     }
+    /// What it threw, or null.
+    std::exception_ptr exception() const noexcept { return exception_; }
 
 private:
     std::exception_ptr exception_;
@@ -131,7 +137,10 @@ public:
     }
 
     /// For combinators: the promise, which stays owned by this task.
-    promise_type& promise() const noexcept { return handle_.promise(); }
+    promise_type& promise() const noexcept {
+        SLUICE_EXPECTS(handle_ != nullptr, "task: awaited when empty or moved from");
+        return handle_.promise();
+    }
 
 private:
     friend promise_type;
