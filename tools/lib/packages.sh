@@ -7,6 +7,11 @@ die() {
     exit 1
 }
 
+# Builds lie beside the sources.
+need_writable_folder() {
+    [ -w . ] || die "$(id -un) may not write to $PWD, where the build goes; clone it into a folder of your own"
+}
+
 # need PACKAGE TEST...: appends PACKAGE to `missing` unless the command TEST succeeds.
 missing=()
 need() {
@@ -36,13 +41,7 @@ find_clang() {
 }
 
 as_root() {
-    if [ "$(id -u)" = 0 ]; then
-        "$@"
-    elif command -v sudo >/dev/null; then
-        sudo "$@"
-    else
-        die "installing needs root, and sudo is not installed; run as root: apt-get install ${missing[*]}"
-    fi
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
 apt_log=
@@ -93,6 +92,8 @@ install_missing() {
         die "missing: ${missing[*]}; install with: apt-get install ${missing[*]}$note, or run without --no-install"
     command -v apt-get >/dev/null ||
         die "missing: ${missing[*]}; packages are installed on Debian and Ubuntu only, install these by hand"
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
+        die "missing: ${missing[*]}; installing needs root or sudo; run as root: apt-get install ${missing[*]}$note"
     echo "installing: ${missing[*]}"
     apt_get update || apt_failed "cannot update the package lists"
     local package plain=()
