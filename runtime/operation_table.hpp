@@ -32,6 +32,7 @@ inline constexpr std::array<operation_info, static_cast<std::size_t>(opcode::cou
     {opcode::fsync, "fsync", fd_kind::file, false, false, 1},
     {opcode::fallocate, "fallocate", fd_kind::file, false, false, 1},
     {opcode::openat, "openat", fd_kind::directory, false, true, 1},
+    {opcode::openat2, "openat2", fd_kind::directory, false, true, 1},
     {opcode::close, "close", fd_kind::file, false, false, 1},
     {opcode::statx, "statx", fd_kind::directory, false, true, 1},
     {opcode::renameat, "renameat", fd_kind::directory, false, true, 1},

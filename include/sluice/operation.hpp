@@ -22,6 +22,7 @@ enum class opcode : std::uint8_t {
     fsync,
     fallocate,
     openat,
+    openat2,
     close,
     statx,
     renameat,
