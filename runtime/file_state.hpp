@@ -40,7 +40,7 @@ struct file_state {
     std::int64_t slot = -1;                       // of the ring's file table
 };
 
-/// Transfers after which a slot pays for itself; see docs/decisions/0007-registered-files.md.
+/// Transfers after which a slot of the file table is taken.
 inline constexpr std::uint32_t transfers_before_registering = 64;
 
 /// Requests that were refused for the moment (EAGAIN) or interrupted (EINTR) are made again this often.

@@ -38,7 +38,7 @@ file_type type_of_mode(unsigned mode) noexcept {
     }
 }
 
-file_type type_of_entry(unsigned char type) noexcept { return type_of_mode(DTTOIF(type)); }
+file_type type_of_entry(unsigned char type) noexcept { return type_of_mode(static_cast<unsigned>(DTTOIF(type))); }
 
 const char* verb(path_operation::kind what) noexcept {
     switch (what) {
