@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sluice/contract.hpp>
 #include <sluice/detail/promise.hpp>
 #include <sluice/export.hpp>
 #include <sluice/region.hpp>
@@ -19,18 +20,21 @@ class memory_pool;
 /// How a pool is made; validated by `memory_pool::create`, which names the field that is wrong.
 struct pool_options {
     std::size_t size_bytes = std::size_t{64} << 20;  ///< total, rounded up to 2 MiB; 2 MiB..1 TiB
-    std::size_t receive_reserve_bytes = 0;           ///< kept back for purpose::receive; 0: one eighth of the pool
+    std::size_t receive_reserve_bytes = 0;           ///< kept back for purpose::receive, rounded up to 4 KiB; less than
+                                                     ///< the pool; 0: one eighth of the pool
     mode huge_pages = mode::automatic;               ///< 2 MiB pages [mmap(2) MAP_HUGETLB]; automatic falls back to 4 KiB
+                                                     ///< and to what transparent huge pages give [madvise(2)]
 };
 
-/// What a buffer is for. Receives may use the reserve, so that sends can never starve them.
+/// What a buffer is for. The reserve is for receives alone, so that sends can never starve them, neither by how much they
+/// hold nor by where it lies; receives may use all of the pool. Each purpose has a queue of its own.
 enum class purpose : std::uint8_t { general, receive };
 
 /// How full a pool is. Bytes count what is leased, rounded up to whole blocks of 4 KiB.
 struct pool_occupancy {
     std::size_t size_bytes = 0;
     std::size_t used_bytes = 0;
-    std::size_t peak_bytes = 0;
+    std::size_t peak_bytes = 0; ///< the most that was used at once
     std::size_t reserve_bytes = 0;
     std::size_t leases = 0;
     std::size_t waiters = 0;
@@ -96,21 +100,78 @@ public:
     /// `co_await pool.allocate(n)`: result<pooled_buffer> of exactly `n` bytes, page-aligned, contiguous. `n` = 0 gives
     /// an empty lease at once. Errors: `condition::out_of_resources` when `n` can never fit (both numbers are named),
     /// `condition::canceled`.
+    ///
+    /// Lifetime: the pool must outlive the wait. Thread rule: the awaiting task's executor; memory that comes back on
+    /// another thread resumes it there all the same.
     [[nodiscard]] allocation allocate(std::size_t size_bytes, purpose use = purpose::general) noexcept;
-    /// The same without waiting: errc::out_of_resources when there is no room now or others wait already.
+    /// The same without waiting: errc::out_of_resources when there is no room now or others of this purpose wait already.
     result<pooled_buffer> try_allocate(std::size_t size_bytes, purpose use = purpose::general);
 
     pool_occupancy occupancy() const noexcept;
     const detail::registration& registration() const noexcept;
+    /// Whether it lies in reserved 2 MiB pages; transparent ones don't count, since nothing tells how many there are.
     bool uses_huge_pages() const noexcept;
 
 private:
     friend class pooled_buffer;
-    friend class allocation;
-    memory_pool();
-    void release(region_view view) noexcept;
     struct impl;
+    explicit memory_pool(std::unique_ptr<impl> made) noexcept;
+    void release(region_view view) noexcept;
+    bool begin(waiter& w, detail::promise_base& promise) noexcept;
+    result<pooled_buffer> finish(waiter& w);
+
     std::unique_ptr<impl> impl_;
 };
+
+/// One request for memory: a link of the pool's queue. It is served on any thread and resumes on its own.
+struct memory_pool::waiter : detail::ready_node, detail::posted_node {
+    enum class state : std::uint8_t { idle, waiting, granted, canceled, too_large };
+    struct stop_hook : detail::stop_callback_node {
+        waiter* owner = nullptr;
+    };
+
+    waiter(memory_pool& from, std::size_t n, purpose what) noexcept : pool(&from), size_bytes(n), use(what) {}
+    waiter(const waiter&) = delete;
+    waiter& operator=(const waiter&) = delete;
+    ~waiter() {
+        SLUICE_EXPECTS(current != state::waiting && current != state::granted,
+                       "memory pool: a task was destroyed while it waits for memory");
+    }
+
+    // constant once it waits
+    memory_pool* pool;
+    std::size_t size_bytes;
+    purpose use;
+    executor* home = nullptr;
+    detail::stop_state* stop_state = nullptr;
+
+    // its executor's thread only
+    stop_hook hook;
+
+    // the pool's mutex guards these while it waits
+    state current = state::idle;
+    region_view granted;
+    waiter* later = nullptr;
+    waiter* earlier = nullptr;
+};
+
+class [[nodiscard]] memory_pool::allocation {
+public:
+    bool await_ready() const noexcept { return false; }
+    template <detail::sluice_promise Promise>
+    bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+        return waiter_.pool->begin(waiter_, h.promise());
+    }
+    result<pooled_buffer> await_resume() { return waiter_.pool->finish(waiter_); }
+
+private:
+    friend class memory_pool;
+    allocation(memory_pool& from, std::size_t size_bytes, purpose use) noexcept : waiter_(from, size_bytes, use) {}
+    waiter waiter_;
+};
+
+inline memory_pool::allocation memory_pool::allocate(std::size_t size_bytes, purpose use) noexcept {
+    return allocation(*this, size_bytes, use);
+}
 
 } // namespace sluice
