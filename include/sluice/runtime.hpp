@@ -9,6 +9,7 @@
 #include <sluice/result.hpp>
 #include <sluice/task.hpp>
 
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -101,7 +102,7 @@ struct SLUICE_EXPORT remote_root : posted_node {
     void finished() noexcept;
 
 private:
-    std::uint32_t ended_ = 0; // futex word
+    std::atomic<std::uint32_t> ended_{0}; // futex word
 };
 
 template <class T>
