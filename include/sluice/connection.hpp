@@ -161,7 +161,7 @@ public:
 /// Thread rule: executor-bound.
 class SLUICE_EXPORT connection {
 public:
-    connection() noexcept = default;
+    connection() noexcept;
     connection(connection&&) noexcept;
     connection& operator=(connection&&) noexcept;
     ~connection();
@@ -257,7 +257,7 @@ private:
 /// Thread rule: executor-bound; connections belong to the executor that accepts them.
 class SLUICE_EXPORT listener {
 public:
-    listener() noexcept = default;
+    listener() noexcept;
     listener(listener&&) noexcept;
     listener& operator=(listener&&) noexcept;
     ~listener();
