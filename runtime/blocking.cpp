@@ -1,6 +1,8 @@
 #include <sluice/blocking.hpp>
 #include <sluice/executor.hpp>
 
+#include "runtime/log.hpp"
+
 #include <array>
 #include <condition_variable>
 #include <csignal>
@@ -35,6 +37,8 @@ public:
                 return;
             }
         }
+        SLUICE_LOG_ONCE(warning, "run_blocking: no helper thread can be had (a limit on threads or memory, a fork, or exit); "
+                                 "calls run in place and hold up their executor");
         serve(call);
     }
 

@@ -23,6 +23,16 @@ struct timer_node {
 /// `now + d` without overflow: a duration too long to express means "never".
 SLUICE_EXPORT std::chrono::steady_clock::time_point deadline_after(std::chrono::nanoseconds d) noexcept;
 
+/// The same duration in nanoseconds, or the longest or shortest there is: hours::max() must not wrap.
+template <class Rep, class Period>
+constexpr std::chrono::nanoseconds to_nanoseconds(std::chrono::duration<Rep, Period> d) noexcept {
+    using wide = std::chrono::duration<long double, std::nano>;
+    if (wide(d) >= wide(std::chrono::nanoseconds::max())) return std::chrono::nanoseconds::max();
+    if (wide(d) <= wide(std::chrono::nanoseconds::min())) return std::chrono::nanoseconds::min();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(d);
+}
+constexpr std::chrono::nanoseconds to_nanoseconds(std::chrono::nanoseconds d) noexcept { return d; }
+
 } // namespace detail
 
 /// `co_await sleep_until(t)`, `co_await sleep_for(d)`: resumes at or after the time, by the monotonic clock, or at
@@ -61,6 +71,9 @@ private:
     bool canceled_ = false;
 };
 
-inline sleep_until sleep_for(std::chrono::nanoseconds d) noexcept { return sleep_until(detail::deadline_after(d)); }
+template <class Rep, class Period>
+sleep_until sleep_for(std::chrono::duration<Rep, Period> d) noexcept {
+    return sleep_until(detail::deadline_after(detail::to_nanoseconds(d)));
+}
 
 } // namespace sluice

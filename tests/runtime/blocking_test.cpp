@@ -58,7 +58,8 @@ TEST_CASE("Run_blocking.returns_what_the_call_returns_and_resumes_on_the_executo
         CHECK(called == 1);
         const auto move_only = std::make_unique<int>(5);
         int* const address = move_only.get();
-        CHECK(co_await sluice::run_blocking([address] { return *address; }) == 5);
+        const int five = co_await sluice::run_blocking([address] { return *address; });
+        CHECK(five == 5);
     };
     run(body());
 }

@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 using sluice::errc;
 using sluice::result;
 using sluice::task;
+using sluice::testing::check_ok;
 using sluice::testing::make_executor;
 using sluice::testing::run;
 
@@ -49,7 +50,7 @@ TEST_CASE("Scope.join_waits_for_every_child") {
         for (int i = 1; i <= 100; ++i) s.spawn(add(sum, i));
         CHECK(s.size() == 100);
         CHECK(sum == 0); // children start in a later turn
-        CHECK(co_await s.join());
+        check_ok(co_await s.join());
         CHECK(s.empty());
         co_return sum;
     };
@@ -60,11 +61,11 @@ TEST_CASE("Scope.join_of_nothing_ends_at_once_and_a_scope_can_be_used_again") {
     const auto body = []() -> task<int> {
         int sum = 0;
         sluice::scope s;
-        CHECK(co_await s.join());
+        check_ok(co_await s.join());
         s.spawn(add(sum, 1));
-        CHECK(co_await s.join());
+        check_ok(co_await s.join());
         s.spawn(add(sum, 2));
-        CHECK(co_await s.join());
+        check_ok(co_await s.join());
         co_return sum;
     };
     CHECK(run(body()) == 3);
@@ -87,7 +88,7 @@ TEST_CASE("Scope.children_are_freed_when_they_end_and_not_at_the_join") {
         co_await sluice::testing::yields(4);
         CHECK(gone == 10);
         CHECK(s.empty());
-        CHECK(co_await s.join());
+        check_ok(co_await s.join());
     };
     run(body(child));
 }
@@ -102,7 +103,7 @@ TEST_CASE("Scope.join_returns_the_first_error_and_the_others_go_on") {
         const auto r = co_await s.join();
         REQUIRE_FALSE(r);
         CHECK(r.error().code() == errc::peer_lost);
-        CHECK(co_await s.join()); // told once
+        check_ok(co_await s.join()); // told once
         co_return sum;
     };
     CHECK(run(body()) == 7);
@@ -136,9 +137,9 @@ TEST_CASE("Scope.request_stop_cancels_children_and_is_no_error_of_the_join") {
         for (int i = 0; i < 10; ++i) s.spawn(sleep_long(canceled));
         co_await sluice::yield();
         s.request_stop();
-        CHECK(co_await s.join());
+        check_ok(co_await s.join());
         s.spawn(sleep_long(canceled)); // under a token that is stopped already
-        CHECK(co_await s.join());
+        check_ok(co_await s.join());
         co_return canceled;
     };
     CHECK(run(body()) == 11);
@@ -179,7 +180,7 @@ TEST_CASE("Scope.request_stop_from_another_thread_ends_the_children") {
         sluice::scope s;
         for (int i = 0; i < 10; ++i) s.spawn(sleep_long(canceled));
         std::thread stopper([&s] { s.request_stop(); });
-        CHECK(co_await s.join());
+        check_ok(co_await s.join());
         stopper.join();
         co_return canceled;
     };
@@ -202,7 +203,7 @@ TEST_CASE("Scope.children_may_spawn_more_while_the_scope_is_joined") {
         int leaves = 0;
         sluice::scope s;
         s.spawn(tree::grow(s, leaves, 10));
-        CHECK(co_await s.join());
+        check_ok(co_await s.join());
         co_return leaves;
     };
     CHECK(run(body()) == 1024);
@@ -213,7 +214,7 @@ TEST_CASE("Scope.a_hundred_thousand_spawns_take_no_fresh_frame_once_warm") {
         sluice::scope s;
         for (int i = 0; i < count; ++i) {
             for (int k = 0; k < 100; ++k) s.spawn(add(sum, 1));
-            CHECK(co_await s.join());
+            check_ok(co_await s.join());
         }
     };
     const auto home = make_executor();
@@ -234,7 +235,7 @@ TEST_CASE("Scope.a_hundred_thousand_children_at_once") {
         int sum = 0;
         sluice::scope s;
         for (int i = 0; i < 100'000; ++i) s.spawn(add(sum, 1));
-        CHECK(co_await s.join());
+        check_ok(co_await s.join());
         co_return sum;
     };
     CHECK(run(body()) == 100'000);

@@ -39,44 +39,45 @@ struct detached {
     promise_type* promise;
 };
 
-/// `co_await ended(work)`: runs a task to its end and leaves in it what it returned or threw.
+/// Starts a task from within an awaiter: under the awaiting task's token, or under another one.
 template <class T>
-class [[nodiscard]] ended {
+class start_task {
 public:
-    explicit ended(task<T>& work) noexcept : promise_(work.promise()) {
-        SLUICE_EXPECTS(promise_.continuation() == nullptr, "task: awaited twice");
-    }
     bool await_ready() const noexcept { return false; }
     template <sluice_promise Promise>
     std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> parent) noexcept {
         promise_.inherit(parent.promise());
+        if (other_token_) promise_.set_token(token_);
         return parent.promise().home().transfer_to(promise_);
     }
-    void await_resume() const noexcept {}
 
-private:
+protected:
+    explicit start_task(task<T>& work) noexcept : promise_(work.promise()) { expect_fresh(); }
+    start_task(task<T>& work, stop_token token) noexcept : promise_(work.promise()), token_(token), other_token_(true) {
+        expect_fresh();
+    }
+    void expect_fresh() const noexcept { SLUICE_EXPECTS(promise_.continuation() == nullptr, "task: awaited twice"); }
+
     task_promise<T>& promise_;
+    stop_token token_;
+    bool other_token_ = false;
+};
+
+/// `co_await ended(work)`: runs a task to its end and leaves in it what it returned or threw.
+template <class T>
+class [[nodiscard]] ended : public start_task<T> {
+public:
+    explicit ended(task<T>& work) noexcept : start_task<T>(work) {}
+    ended(task<T>& work, stop_token token) noexcept : start_task<T>(work, token) {}
+    void await_resume() const noexcept {}
 };
 
 /// `co_await under(work, token)`: awaits a task that obeys another stop token than the awaiting one.
 template <class T>
-class [[nodiscard]] under {
+class [[nodiscard]] under : public start_task<T> {
 public:
-    under(task<T>& work, stop_token token) noexcept : promise_(work.promise()), token_(token) {
-        SLUICE_EXPECTS(promise_.continuation() == nullptr, "task: awaited twice");
-    }
-    bool await_ready() const noexcept { return false; }
-    template <sluice_promise Promise>
-    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> parent) noexcept {
-        promise_.inherit(parent.promise());
-        promise_.set_token(token_);
-        return parent.promise().home().transfer_to(promise_);
-    }
-    T await_resume() { return promise_.take(); }
-
-private:
-    task_promise<T>& promise_;
-    stop_token token_;
+    under(task<T>& work, stop_token token) noexcept : start_task<T>(work, token) {}
+    T await_resume() { return this->promise_.take(); }
 };
 
 template <class T>
