@@ -271,7 +271,7 @@ TEST_CASE("File.truncates_allocates_and_syncs") {
 
 TEST_CASE("File.vectored_moves_more_segments_than_the_kernel_takes_at_once") {
     const auto direct = GENERATE(false, true);
-    const std::size_t segment = GENERATE(1, 100, 4096);
+    const std::size_t segment = GENERATE(as<std::size_t>{}, 1, 100, 4096);
     auto home = make_executor();
     temporary_directory dir;
     const auto body = [](std::string path, bool with_direct, std::size_t bytes) -> sluice::task<void> {
