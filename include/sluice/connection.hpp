@@ -117,13 +117,32 @@ concept message_value = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>
 
 class [[nodiscard]] void_transfer : public transfer {
 public:
-    using transfer::transfer;
+    /// A read.
+    void_transfer(provider_connection& c, operation_options options, const remote_view& from, region_view into) noexcept
+        : transfer(c, transfer_kind::read, options) {
+        remote = from;
+        target = into;
+    }
+    /// A write or a send.
+    void_transfer(provider_connection& c, transfer_kind what, operation_options options, const remote_view& to,
+                  const_region_view from, std::uint32_t with_immediate = 0) noexcept
+        : transfer(c, what, options) {
+        remote = to;
+        source = from;
+        immediate = with_immediate;
+    }
     result<void> await_resume() noexcept { return outcome(); }
 };
 
 class [[nodiscard]] value_transfer : public transfer {
 public:
-    using transfer::transfer;
+    value_transfer(provider_connection& c, transfer_kind what, operation_options options, const remote_view& word,
+                   std::uint64_t with_operand, std::uint64_t with_expected) noexcept
+        : transfer(c, what, options) {
+        remote = word;
+        operand = with_operand;
+        expected = with_expected;
+    }
     result<std::uint64_t> await_resume() noexcept {
         if (auto done = outcome(); !done) return std::move(done).error();
         return value;
@@ -132,7 +151,10 @@ public:
 
 class [[nodiscard]] receive_transfer : public transfer {
 public:
-    using transfer::transfer;
+    receive_transfer(provider_connection& c, operation_options options, region_view into) noexcept
+        : transfer(c, transfer_kind::receive, options) {
+        target = into;
+    }
     result<received> await_resume() noexcept {
         if (auto done = outcome(); !done) return std::move(done).error();
         received r{.size_bytes = received_bytes};

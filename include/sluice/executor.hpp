@@ -84,6 +84,9 @@ public:
     // ---- for awaitables: executor thread only ----
 
     void make_ready(detail::ready_node& node) noexcept { ready_.push(node); }
+    /// Takes back what make_ready queued, so that its coroutine can be destroyed; false when it isn't queued. Linear:
+    /// for teardown.
+    bool take_back(detail::ready_node& node) noexcept { return ready_.remove(node); }
     /// True while another coroutine may be resumed from within this one; when it is false the caller makes the target
     /// ready instead. Bounds the stack where compilers make no tail calls (gcc without optimisation) and gives
     /// others their turn.
