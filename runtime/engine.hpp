@@ -48,9 +48,10 @@ public:
     /// Makes a blocked or the next turn_and_wait return. Any thread.
     virtual void wake() noexcept = 0;
 
-    /// Registers memory once for the fixed opcodes; the slots are numbered in order from 0.
-    virtual result<void> register_buffers(std::span<const iovec> buffers) = 0;
-    virtual void unregister_buffers() noexcept = 0;
+    static constexpr std::uint32_t buffer_slots = 2048;
+    /// Registers memory for the fixed opcodes in consecutive slots from `first_slot`, at most 1 GiB each: all or none.
+    virtual result<void> register_buffers(std::uint32_t first_slot, std::span<const iovec> buffers) = 0;
+    virtual void unregister_buffers(std::uint32_t first_slot, std::uint32_t count) noexcept = 0;
     /// A slot of the file table for `fd`, or an error when there is none.
     virtual result<std::uint32_t> register_file(int fd) = 0;
     virtual void unregister_file(std::uint32_t slot) noexcept = 0;

@@ -1,6 +1,7 @@
 #include <sluice/executor.hpp>
 #include <sluice/operation.hpp>
 
+#include "runtime/buffer_table.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/inbox.hpp"
 #include "runtime/operation_table.hpp"
@@ -31,6 +32,7 @@ struct executor_impl {
     std::thread::id thread = std::this_thread::get_id();
 
     // executor thread only
+    buffer_table buffers;
     timer_heap timers;
     std::vector<poll_source*> sources;
     std::uint64_t turns = 0;
@@ -236,6 +238,20 @@ void executor::remove_poll_source(detail::poll_source& source) noexcept {
 }
 
 void executor::count_spawn() noexcept { ++impl_->spawned; }
+
+result<void> executor::register_memory(const detail::registration& memory) {
+    SLUICE_EXPECTS(current() == this, "register_memory: on another thread than the executor's");
+    // The ring reads and writes with the CPU's page tables; what lies in a GPU is not in them.
+    if (memory.kind == memory_kind::device) return {};
+    return impl_->buffers.add(*impl_->engine, memory);
+}
+
+void executor::unregister_memory(const detail::registration& memory) noexcept {
+    SLUICE_EXPECTS(current() == this, "unregister_memory: on another thread than the executor's");
+    impl_->buffers.remove(*impl_->engine, memory);
+}
+
+const detail::buffer_table& executor::buffers() const noexcept { return impl_->buffers; }
 
 detail::engine& executor::ring() noexcept { return *impl_->engine; }
 

@@ -73,8 +73,8 @@ public:
     void turn() noexcept override;
     void turn_and_wait(std::optional<std::chrono::steady_clock::time_point> deadline) noexcept override;
     void wake() noexcept override;
-    result<void> register_buffers(std::span<const iovec> buffers) override;
-    void unregister_buffers() noexcept override;
+    result<void> register_buffers(std::uint32_t first_slot, std::span<const iovec> buffers) override;
+    void unregister_buffers(std::uint32_t first_slot, std::uint32_t count) noexcept override;
     result<std::uint32_t> register_file(int fd) override;
     void unregister_file(std::uint32_t slot) noexcept override;
     bool supports(opcode code) const noexcept override { return supported_[static_cast<std::size_t>(code)]; }
@@ -102,6 +102,7 @@ private:
     io_uring ring_{};
     bool open_ = false;
     bool wake_armed_ = false;
+    bool has_buffer_table_ = false;
     unsigned in_flight_ = 0;     // requests that the kernel holds and that will still post a completion
     unsigned in_flight_max_ = 0; // so that completions never overflow the queue
     unsigned requeue_failures_ = 0;
@@ -320,13 +321,28 @@ void uring_engine::wake() noexcept {
     }
 }
 
-result<void> uring_engine::register_buffers(std::span<const iovec> buffers) {
-    const int rc = io_uring_register_buffers(&ring_, buffers.data(), static_cast<unsigned>(buffers.size()));
-    if (rc < 0) return error::from_errno(-rc, "io_uring_register_buffers");
+result<void> uring_engine::register_buffers(std::uint32_t first_slot, std::span<const iovec> buffers) {
+    SLUICE_EXPECTS(first_slot <= buffer_slots && buffers.size() <= buffer_slots - first_slot, "ring: no such buffer slot");
+    if (!has_buffer_table_) {
+        if (const int rc = io_uring_register_buffers_sparse(&ring_, buffer_slots); rc < 0)
+            return error::from_errno(-rc, "io_uring_register_buffers_sparse");
+        has_buffer_table_ = true;
+    }
+    // One by one: for several the kernel answers how many it took, and not why it took no more.
+    for (std::uint32_t i = 0; i < buffers.size(); ++i) {
+        const int rc = io_uring_register_buffers_update_tag(&ring_, first_slot + i, &buffers[i], nullptr, 1);
+        if (rc == 1) continue;
+        unregister_buffers(first_slot, i);
+        return error::from_errno(rc < 0 ? -rc : EIO, "io_uring_register_buffers_update_tag");
+    }
     return {};
 }
 
-void uring_engine::unregister_buffers() noexcept { static_cast<void>(io_uring_unregister_buffers(&ring_)); }
+void uring_engine::unregister_buffers(std::uint32_t first_slot, std::uint32_t count) noexcept {
+    const iovec none{};
+    for (std::uint32_t i = 0; i < count; ++i)
+        static_cast<void>(io_uring_register_buffers_update_tag(&ring_, first_slot + i, &none, nullptr, 1));
+}
 
 result<std::uint32_t> uring_engine::register_file(int fd) {
     if (free_file_slots_.empty()) return errc::out_of_resources;

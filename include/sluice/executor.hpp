@@ -17,9 +17,11 @@ namespace sluice {
 class operation;
 
 namespace detail {
+class buffer_table;
 class engine;
 class poll_source;
 struct executor_impl;
+struct registration;
 struct timer_node;
 } // namespace detail
 
@@ -77,6 +79,16 @@ public:
     /// Takes back a node that may have been posted and not yet run. Executor thread.
     void forget(detail::posted_node& node) noexcept;
 
+    /// Makes memory known to the ring, such as `pool.registration()`: operations on it then need not look up and pin its
+    /// pages each time. Where the memlock limit forbids it, everything works unregistered and the log says so once, with
+    /// the limit and the remedy; that is no error. Errors: what else the kernel refuses it for, `out_of_resources` when
+    /// the ring's 2048 slots of 1 GiB are used up.
+    ///
+    /// Lifetime: the memory stays mapped until unregister_memory() or the executor's end. Thread rule: executor thread.
+    result<void> register_memory(const detail::registration& memory);
+    /// Nothing when it isn't registered. Operations on the memory must have ended. Thread rule: executor thread.
+    void unregister_memory(const detail::registration& memory) noexcept;
+
     executor_stats stats() const noexcept;
     /// What the ring runs with, for people: "io_uring (single issuer, deferred task work), 256/1024 entries".
     std::string description() const;
@@ -114,6 +126,8 @@ public:
     void run_until(const bool& done);
     void count_spawn() noexcept;
     detail::engine& ring() noexcept;
+    /// Which memory is registered, and in which slots.
+    const detail::buffer_table& buffers() const noexcept;
 
 private:
     friend struct detail::executor_impl;

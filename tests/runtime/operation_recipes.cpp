@@ -55,7 +55,7 @@ world::world(executor& home) : home_(home) {
 }
 
 world::~world() {
-    if (buffers_registered_) home_.ring().unregister_buffers();
+    if (buffers_registered_) home_.ring().unregister_buffers(0, 1);
     for (const int fd : fds_) close(fd);
     close_leftovers();
 }
@@ -129,7 +129,7 @@ sluice::request world::on_memory(opcode code, int fd) {
     }
     if ((code == opcode::read_fixed || code == opcode::write_fixed) && !std::exchange(buffers_registered_, true)) {
         const std::array<iovec, 1> buffers{{{memory_.data(), memory_.size()}}};
-        home_.ring().register_buffers(buffers).value();
+        home_.ring().register_buffers(0, buffers).value();
     }
     return r;
 }
