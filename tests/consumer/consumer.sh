@@ -6,8 +6,8 @@ set -euo pipefail
 way=$1 program=$2 source_root=$3 build_root=$4
 here=$source_root/tests/consumer
 unset LD_LIBRARY_PATH   # or the program would find the library of the build folder
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+work=$build_root/consumers/$way   # kept, so that only what changed is compiled again
+mkdir -p "$work"
 
 need() { command -v "$1" >/dev/null || { echo "$1 is not installed"; exit 77; }; }
 
@@ -15,6 +15,7 @@ need() { command -v "$1" >/dev/null || { echo "$1 is not installed"; exit 77; };
 install_library() {
     need pkg-config
     local root=$work/root
+    rm -rf "$root"
     meson install -C "$build_root" --no-rebuild --destdir "$root" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
     mkdir -p "$root/usr/include"   # liburing's, under the same sysroot: CMake refuses a folder that does not exist
     local pc
@@ -29,9 +30,9 @@ install_library() {
 case $way in
 subproject)
     cp "$here/subproject/meson.build" "$program" "$work"
-    mkdir "$work/subprojects"
-    ln -s "$source_root" "$work/subprojects/sluice"
-    meson setup --buildtype=plain "$work/build" "$work"
+    mkdir -p "$work/subprojects"
+    ln -sfn "$source_root" "$work/subprojects/sluice"
+    [ -e "$work/build/build.ninja" ] || meson setup --buildtype=plain "$work/build" "$work"
     ninja -C "$work/build"
     meson introspect --targets "$work/build" >"$work/targets.json"
     ! grep -q test-support "$work/targets.json" || { echo "a subproject must not build its tests"; exit 1; }
