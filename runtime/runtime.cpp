@@ -84,6 +84,11 @@ void runtime::impl::run_executor(executor_thread& slot, const executor_options& 
         return;
     }
     const std::unique_ptr<executor> home = std::move(*made);
+    if (auto known = home->register_memory(pool->registration()); !known) {
+        slot.failure = std::move(known).error();
+        started.count_down();
+        return;
+    }
     slot.home = home.get();
     started.count_down();
     home->run();

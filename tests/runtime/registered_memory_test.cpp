@@ -4,6 +4,7 @@
 #include <sluice/executor.hpp>
 #include <sluice/log.hpp>
 #include <sluice/pool.hpp>
+#include <sluice/runtime.hpp>
 #include <sluice/sync_wait.hpp>
 #include <sluice/task.hpp>
 
@@ -234,6 +235,18 @@ TEST_CASE("Registered_memory.memory_that_is_unregistered_is_unknown_to_table_and
     CHECK(sluice::sync_wait(*home, transfer(sluice::opcode::write_fixed, file.fd(), 0, *lease, 0)) == 4096);
     home->unregister_memory(pool->registration());
     home->unregister_memory(*region.view().registration());
+}
+
+TEST_CASE("Registered_memory.every_executor_of_a_runtime_knows_its_pool") {
+    auto made = sluice::runtime::create({.executors = 2, .pool_bytes = 4 * mib});
+    REQUIRE(made);
+    sluice::runtime rt = std::move(*made);
+    const auto knows = [](sluice::memory_pool& pool) -> sluice::task<bool> {
+        sluice::executor& home = co_await sluice::this_executor();
+        co_return home.buffers().find(pool.registration().base, 4 * mib).has_value();
+    };
+    CHECK(rt.sync_wait(knows(rt.pool()), 0));
+    CHECK(rt.sync_wait(knows(rt.pool()), 1));
 }
 
 TEST_CASE("Registered_memory.device_memory_is_left_out") {
