@@ -16,13 +16,13 @@ struct direct_limits {
 
 /// Pages that a buffered and a direct write share could lose the direct one: the page is written back whole. So writes
 /// go direct in whole pages only, and a page is written either one way or the other [open(2), NOTES on O_DIRECT].
-inline constexpr std::uint32_t page_bytes = 4096;
+inline constexpr std::uint32_t cache_page_bytes = 4096;
 
 /// The kernel moves at most this much per call, and cuts silently [read(2)].
 inline constexpr std::size_t kernel_cap_bytes = 0x7ffff000;
 
 constexpr std::uint32_t granularity(const direct_limits& limits, bool writes) noexcept {
-    return writes ? std::max(limits.offset, page_bytes) : limits.offset;
+    return writes ? std::max(limits.offset, cache_page_bytes) : limits.offset;
 }
 
 /// True when a request of at least one aligned unit can go direct from here.

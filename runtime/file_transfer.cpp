@@ -1,6 +1,6 @@
 #include <sluice/file_operation.hpp>
 
-#include "runtime/engine.hpp"
+#include "runtime/buffer_table.hpp"
 #include "runtime/file_state.hpp"
 
 #include <algorithm>
@@ -131,7 +131,14 @@ void contiguous_transfer::prepare_piece(file_transfer& base) noexcept {
     const std::uint64_t position = self.offset_ + self.done_;
     const piece next = first_piece(self.file_->direct, writes, position, address, self.length_ - self.done_);
     self.use_descriptor(next.direct);
-    self.request_.code = writes ? opcode::write : opcode::read;
+    if (const auto slot = self.file_->home.buffers().find(from, next.length)) {
+        self.request_.code = writes ? opcode::write_fixed : opcode::read_fixed;
+        self.request_.buffer_index = *slot;
+        ++self.file_->stats.fixed_operations;
+    } else {
+        self.request_.code = writes ? opcode::write : opcode::read;
+        self.request_.buffer_index = 0;
+    }
     self.request_.offset = position;
     self.request_.address = address;
     self.request_.length = static_cast<std::uint32_t>(next.length);

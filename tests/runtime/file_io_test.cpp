@@ -331,3 +331,39 @@ TEST_CASE("File.mixes_aligned_and_unaligned_segments_in_one_direct_operation") {
     };
     sluice::sync_wait(*home, body(dir / "file"));
 }
+
+TEST_CASE("File.uses_registered_memory_where_the_ring_knows_it") {
+    const auto direct = GENERATE(false, true);
+    auto home = make_executor();
+    temporary_directory dir;
+    auto pool = sluice::memory_pool::create({.size_bytes = 4 << 20});
+    REQUIRE(pool);
+    if (const auto registered = home->register_memory((*pool)->registration()); !registered)
+        SKIP(registered.error().message());
+    const auto body = [](std::string path, sluice::memory_pool& memory, bool with_direct) -> sluice::task<void> {
+        auto opened = co_await open(path, {.mode = sluice::open_mode::read_write, .direct = with_direct});
+        REQUIRE(opened);
+        auto from = co_await memory.allocate(100'000);
+        auto to = co_await memory.allocate(100'000);
+        REQUIRE((from && to));
+        block data(100'000);
+        std::memcpy(from->data(), data.bytes().data(), 100'000);
+        CHECK_SUCCESS(co_await opened->write(0, *from));
+        CHECK(opened->stats().fixed_operations >= 1);
+        const auto written = opened->stats().fixed_operations;
+        CHECK_SUCCESS(co_await opened->read_exact(0, *to));
+        CHECK(opened->stats().fixed_operations > written);
+        CHECK(equal(to->bytes(), data.bytes()));
+        // A part of a buffer, at an odd place, and then memory of the program's own.
+        auto part = co_await opened->read(777, to->subview(33, 5000));
+        REQUIRE(part);
+        CHECK(equal(to->bytes().subspan(33, 5000), data.part(777, 5000)));
+        const auto before = opened->stats().fixed_operations;
+        block own(100'000, 1);
+        CHECK_SUCCESS(co_await opened->read_exact(0, own.bytes()));
+        CHECK(equal(own.bytes(), data.bytes()));
+        CHECK(opened->stats().fixed_operations == before);
+    };
+    sluice::sync_wait(*home, body(dir / "file", **pool, direct));
+    home->unregister_memory((*pool)->registration());
+}
