@@ -1,4 +1,5 @@
 #include "tests/support/check_result.hpp"
+#include "tests/support/heap.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 #include <sluice/file.hpp>
@@ -6,6 +7,7 @@
 #include <sluice/pool.hpp>
 #include <sluice/sync_wait.hpp>
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cstdlib>
@@ -366,4 +368,27 @@ TEST_CASE("File.uses_registered_memory_where_the_ring_knows_it") {
     };
     sluice::sync_wait(*home, body(dir / "file", **pool, direct));
     home->unregister_memory((*pool)->registration());
+}
+
+TEST_CASE("File.transfers_and_syncs_touch_the_heap_not_once") {
+    auto home = make_executor();
+    temporary_directory dir("/dev/shm");
+    const auto body = [](std::string path) -> sluice::task<std::uint64_t> {
+        auto opened = co_await open(path, {.mode = sluice::open_mode::read_write});
+        block memory(10'000);
+        const std::array<std::span<std::byte>, 2> parts{memory.part(0, 5000), memory.part(5000, 5000)};
+        bool good = opened.has_value();
+        const auto before = sluice::testing::heap_allocations();
+        for (int i = 0; i < 100 && good; ++i) {
+            auto written = co_await opened->write(0, memory.bytes());
+            auto read = co_await opened->read(0, memory.bytes());
+            auto scattered = co_await opened->read_vectored(0, parts);
+            auto synced = co_await opened->sync();
+            good = written && read && scattered && synced;
+        }
+        const auto calls = sluice::testing::heap_allocations() - before;
+        co_return good ? calls : ~std::uint64_t{0};
+    };
+    const auto calls = sluice::sync_wait(*home, body(dir / "file"));
+    CHECK(calls == 0);
 }
