@@ -80,8 +80,10 @@ public:
         promise_type& promise = handle_.promise();
         if (!handle_.done()) {
             if (operation* op = promise.waits_for; op != nullptr) {
-                if (op->in_flight()) home.cancel(*op);
-                while (op->in_flight()) home.ring().turn_and_wait(std::nullopt);
+                while (op->in_flight()) { // again each time: a step may have asked anew just before
+                    home.cancel(*op);
+                    home.ring().turn_and_wait(std::nullopt);
+                }
                 home.take_back(*op);
             }
             home.take_back(promise);

@@ -94,6 +94,12 @@ public:
     virtual std::uint64_t rejected() const noexcept = 0;
 };
 
+/// What a runtime tells a provider about the connections that it makes.
+struct provider_setup {
+    std::string choice;      ///< what connection::choice() says
+    std::uint64_t owner = 0; ///< stands in every remote_region that is shared over them
+};
+
 /// A way to carry connections. One object for the whole process, without state of its own.
 class provider {
 public:
@@ -104,11 +110,11 @@ public:
     virtual sluice::scheme scheme() const noexcept = 0;
     /// Success, or why it can't be used on this machine.
     virtual result<void> available() const = 0;
-    /// `choice` is what connection::choice() will say. The options have been validated.
+    /// The options have been validated.
     virtual task<result<std::unique_ptr<provider_connection>>> connect(sluice::address to, connection_options options,
-                                                                       std::string choice) const = 0;
+                                                                       provider_setup setup) const = 0;
     virtual task<result<std::unique_ptr<provider_listener>>> listen(sluice::address on, listen_options options,
-                                                                    std::string choice) const = 0;
+                                                                    provider_setup setup) const = 0;
 
 protected:
     ~provider() = default;

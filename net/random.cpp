@@ -16,9 +16,4 @@ std::uint64_t random_number() noexcept {
     return number;
 }
 
-std::uint64_t process_number() noexcept {
-    static const std::uint64_t number = random_number();
-    return number;
-}
-
 } // namespace sluice::net

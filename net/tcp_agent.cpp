@@ -39,7 +39,7 @@ detail::provider_connection::shared tcp_agent::share(region_view memory, access 
     const remote_region description{.address = reinterpret_cast<std::uint64_t>(made->base),
                                     .size_bytes = made->size_bytes,
                                     .key = made->key,
-                                    .owner = process_number(),
+                                    .owner = connection_.terms().self,
                                     .generation = made->generation,
                                     .granted = granted,
                                     .provider = remote_region::provider_kind::tcp};

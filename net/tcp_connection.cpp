@@ -1,7 +1,5 @@
 #include "net/tcp_connection.hpp"
 
-#include "net/random.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -44,9 +42,8 @@ result<void> tcp_connection::check(const transfer& t) const {
         return error(errc::access_denied, std::string(to_string(t.kind)) +
                                               ": the region was shared over rdma, this connection uses tcp");
     if (region.owner != terms_.peer)
-        return error(errc::access_denied, std::string(to_string(t.kind)) + ": the region was shared by process " +
-                                              std::to_string(region.owner) + ", the peer of this connection is process " +
-                                              std::to_string(terms_.peer));
+        return error(errc::access_denied, std::string(to_string(t.kind)) + ": the region was shared by " + std::to_string(region.owner) +
+                                              ", the peer of this connection is " + std::to_string(terms_.peer));
     return {};
 }
 

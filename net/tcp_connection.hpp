@@ -22,14 +22,13 @@
 
 namespace sluice::net {
 
-inline constexpr std::uint32_t lanes_max = 16;
-
 /// What the two ends agreed on, and what is known about the other one.
 struct tcp_terms {
     std::uint32_t operations_in_flight = 0;
     std::uint32_t receive_credits = 0;
     std::uint32_t message_bytes_max = 0;
-    std::uint64_t peer = 0; ///< the number of its process
+    std::uint64_t self = 0; ///< our number in what we share
+    std::uint64_t peer = 0; ///< the other end's
     std::string choice;
     std::string local_address;
     std::string peer_address;

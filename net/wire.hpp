@@ -115,7 +115,7 @@ using connection_token = std::array<std::uint64_t, 2>;
 /// | 24     | 4     | largest message in bytes                          |
 /// | 28     | 2     | reason of a refusal                               |
 /// | 30     | 2     | 0                                                 |
-/// | 32     | 8     | owner: random number of the sender's process      |
+/// | 32     | 8     | owner: what stands in the sender's remote_regions     |
 /// | 40     | 16    | token of the connection, two numbers              |
 struct greeting {
     std::uint16_t version_min = protocol_version;
@@ -134,6 +134,7 @@ struct greeting {
 };
 
 inline constexpr std::size_t greeting_bytes = 56;
+inline constexpr std::uint32_t lanes_max = 16;
 
 std::array<std::byte, greeting_bytes> encode(const greeting& g) noexcept;
 /// Errors: errc::protocol_error that quotes the bytes, when they are no sluice greeting.
