@@ -34,7 +34,8 @@ task<void> read_and_write(std::size_t size, std::uint32_t lanes) {
 } // namespace
 
 TEST_CASE("Tcp_connection.reads_and_writes_every_size") {
-    for (const std::size_t size : {1, 8, 4095, 4096, 4097, 16384, 16385, 65536, 524288, 524289, 1 << 20, (1 << 20) + 1, (8 << 20) + 13}) {
+    for (const std::size_t size : std::initializer_list<std::size_t>{1, 8, 4095, 4096, 4097, 16384, 16385, 65536, 524288,
+                                                                     524289, 1 << 20, (1 << 20) + 1, (8 << 20) + 13}) {
         INFO("size " << size);
         run(read_and_write(size, 1));
     }
