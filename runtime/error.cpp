@@ -150,16 +150,8 @@ error::error(const error& other) noexcept : code_(other.code_), text_(other.text
     if (text_ != nullptr) text_->references.fetch_add(1, std::memory_order_relaxed);
 }
 
-error::error(error&& other) noexcept : code_(other.code_), text_(std::exchange(other.text_, nullptr)) {}
-
-error& error::operator=(error other) noexcept {
-    std::swap(code_, other.code_);
-    std::swap(text_, other.text_);
-    return *this;
-}
-
-error::~error() {
-    if (text_ != nullptr && text_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete text_;
+void error::drop_text() noexcept {
+    if (text_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete text_;
 }
 
 error error::from_errno(int errno_value, std::string_view detail) {

@@ -2,14 +2,10 @@
 #include <sluice/operation.hpp>
 
 #include "runtime/buffer_table.hpp"
-#include "runtime/engine.hpp"
-#include "runtime/inbox.hpp"
+#include "runtime/executor_impl.hpp"
 #include "runtime/operation_table.hpp"
-#include "runtime/poll_source.hpp"
-#include "runtime/timer_heap.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -24,109 +20,6 @@ namespace detail {
 namespace {
 [[gnu::tls_model("initial-exec")]] constinit thread_local executor* this_thread_executor = nullptr;
 } // namespace
-
-struct executor_impl {
-    // constant after create
-    executor_options options;
-    std::unique_ptr<detail::engine> engine;
-    std::thread::id thread = std::this_thread::get_id();
-
-    // executor thread only
-    buffer_table buffers;
-    timer_heap timers;
-    std::vector<poll_source*> sources;
-    std::uint64_t turns = 0;
-    std::uint64_t spawned = 0;
-    bool slept_last_turn = false;
-    bool running = false;
-    bool ends_on_stop = false;
-
-    // any thread
-    inbox posts;
-    std::atomic<bool> stop_requested{false};
-
-    void fire_timers() noexcept {
-        const auto now = std::chrono::steady_clock::now();
-        while (!timers.empty() && timers.top()->deadline <= now) {
-            timer_node& due = *timers.top();
-            timers.remove(due);
-            due.fire(due);
-        }
-    }
-    bool poll_sources() noexcept {
-        bool found = false;
-        for (poll_source* source : sources) found = source->poll() || found;
-        return found;
-    }
-    bool stopping() const noexcept { return ends_on_stop && stop_requested.load(std::memory_order_acquire); }
-    /// True when it is safe to block: whatever arrives from here on wakes us.
-    bool prepare_sleep() noexcept {
-        if (!posts.announce_sleep()) return false;
-        for (poll_source* source : sources) source->arm();
-        return !poll_sources();
-    }
-
-    void run_ready(executor& self) noexcept;
-    void wait_for_work(executor& self) noexcept;
-    bool spin(executor& self) noexcept;
-    void loop(executor& self, const bool* done) noexcept;
-};
-
-void executor_impl::run_ready(executor& self) noexcept {
-    for (std::uint32_t left = options.ready_budget; left > 0; --left) {
-        ready_node* node = self.ready_.pop();
-        if (node == nullptr) return;
-        self.inline_budget_ = executor::inline_budget_per_turn;
-        node->handle.resume();
-    }
-}
-
-/// Looks for work for at most `busy_poll` instead of sleeping.
-bool executor_impl::spin(executor& self) noexcept {
-    const auto until = std::chrono::steady_clock::now() + options.busy_poll;
-    do {
-        engine->turn();
-        posts.run_all();
-        poll_sources();
-        if (!self.ready_.empty() || stopping()) return true;
-        if (!timers.empty()) fire_timers();
-    } while (self.ready_.empty() && std::chrono::steady_clock::now() < until);
-    return !self.ready_.empty();
-}
-
-void executor_impl::wait_for_work(executor& self) noexcept {
-    if (options.busy_poll.count() > 0 && spin(self)) return;
-    if (!prepare_sleep() || stopping()) {
-        engine->turn();
-        return;
-    }
-    slept_last_turn = true;
-    if (timers.empty()) engine->turn_and_wait(std::nullopt);
-    else engine->turn_and_wait(timers.top()->deadline);
-}
-
-void executor_impl::loop(executor& self, const bool* done) noexcept {
-    SLUICE_EXPECTS(std::this_thread::get_id() == thread, "executor: run on another thread than the one that made it");
-    SLUICE_EXPECTS(!running, "executor: run from inside one of its own tasks; co_await instead");
-    running = true;
-    ends_on_stop = done == nullptr;
-    for (;;) {
-        ++turns;
-        run_ready(self);
-        if (done != nullptr ? *done : stop_requested.exchange(false, std::memory_order_acquire)) break;
-        if (!timers.empty()) fire_timers();
-        posts.run_all();
-        if (!sources.empty()) poll_sources();
-        if (self.ready_.empty()) {
-            wait_for_work(self);
-        } else {
-            // Two turns without sleep: from now on other threads need not wake us.
-            if (!std::exchange(slept_last_turn, false)) posts.cancel_sleep();
-            engine->turn();
-        }
-    }
-    running = false;
-}
 
 void operation_destroyed_in_flight(const operation& op) noexcept {
     std::fprintf(stderr,
@@ -184,6 +77,7 @@ result<std::unique_ptr<executor>> executor::create(const executor_options& optio
     std::unique_ptr<executor> made(new executor);
     made->impl_->options = chosen;
     made->impl_->engine = std::move(*engine);
+    made->impl_->engine->take_from(made->started_);
     detail::this_thread_executor = made.get();
     return made;
 }
@@ -198,9 +92,9 @@ executor::~executor() {
 
 executor* executor::current() noexcept { return detail::this_thread_executor; }
 
-void executor::run() { impl_->loop(*this, nullptr); }
+void executor::run() { impl_->engine->drive(*impl_, *this, nullptr); }
 
-void executor::run_until(const bool& done) { impl_->loop(*this, &done); }
+void executor::run_until(const bool& done) { impl_->engine->drive(*impl_, *this, &done); }
 
 void executor::stop() noexcept {
     detail::inbox::guard in_use(impl_->posts);
@@ -218,11 +112,6 @@ void executor::post(detail::posted_node& node) noexcept {
 }
 
 void executor::forget(detail::posted_node& node) noexcept { impl_->posts.forget(node); }
-
-void executor::start(operation& op) noexcept {
-    SLUICE_DEBUG_EXPECTS(current() == this, "operation: started on another thread than its executor's");
-    impl_->engine->start(op);
-}
 
 void executor::cancel(operation& op) noexcept { impl_->engine->cancel(op); }
 

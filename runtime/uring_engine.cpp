@@ -1,4 +1,5 @@
 #include "runtime/engine.hpp"
+#include "runtime/executor_impl.hpp"
 #include "runtime/unique_fd.hpp"
 #include "runtime/uring_operations.hpp"
 
@@ -7,6 +8,7 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -68,10 +70,11 @@ public:
 
     result<void> open(const executor_options& options);
 
-    void start(operation& op) noexcept override;
     void cancel(operation& op) noexcept override;
     void turn() noexcept override;
-    void turn_and_wait(std::optional<std::chrono::steady_clock::time_point> deadline) noexcept override;
+    [[gnu::always_inline]] void
+    turn_and_wait(std::optional<std::chrono::steady_clock::time_point> deadline) noexcept override;
+    void drive(executor_impl& loop, executor& self, const bool* done) noexcept override;
     void wake() noexcept override;
     result<void> register_buffers(std::uint32_t first_slot, std::span<const iovec> buffers) override;
     void unregister_buffers(std::uint32_t first_slot, std::uint32_t count) noexcept override;
@@ -88,12 +91,17 @@ public:
 
 private:
     io_uring_sqe* take_sqe() noexcept;
-    void submit_operation(io_uring_sqe& sqe, operation& op) noexcept;
+    [[gnu::always_inline]] void take_started() noexcept;
+    [[gnu::always_inline]] ready_node* prepare(ready_node* node) noexcept;
+    [[gnu::noinline]] void take_slowly() noexcept;
+    void refill(ready_queue& from) noexcept;
+    static void complete_withdrawn(ready_queue& from) noexcept;
+    [[gnu::noinline]] void repair() noexcept;
     bool arm_wake() noexcept;
     bool prepare_cancel(std::uint64_t user_data) noexcept;
-    void reap() noexcept;
-    void start_delayed() noexcept;
+    [[gnu::always_inline]] void reap() noexcept;
     void submitted(int rc) noexcept;
+    [[gnu::noinline]] void enter_failed(int rc) noexcept;
     bool kernel_has_work() const noexcept {
         return (std::atomic_ref<unsigned>(*ring_.sq.kflags).load(std::memory_order_relaxed) &
                 (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
@@ -101,8 +109,14 @@ private:
 
     io_uring ring_{};
     bool open_ = false;
-    bool wake_armed_ = false;
     bool has_buffer_table_ = false;
+
+    // What is seldom the case, in one word, so that the usual turn checks only that.
+    static constexpr unsigned unarmed = 1;       // the wake-up is to be armed
+    static constexpr unsigned withdrawn = 2;     // an operation was canceled before the kernel had it
+    static constexpr unsigned delayed = 4;       // delayed_ holds something
+    static constexpr unsigned unsent_cancel = 8; // cancels_ holds something
+    unsigned attention_ = unarmed;
     unsigned in_flight_ = 0;     // requests that the kernel holds and that will still post a completion
     unsigned in_flight_max_ = 0; // so that completions never overflow the queue
     unsigned requeue_failures_ = 0;
@@ -157,7 +171,8 @@ result<void> uring_engine::open(const executor_options& options) {
 
 uring_engine::~uring_engine() {
     if (!open_) return;
-    SLUICE_EXPECTS(in_flight_ == 0 && delayed_.empty(), "executor: destroyed while operations are in flight");
+    SLUICE_EXPECTS(in_flight_ == 0 && delayed_.empty() && (started_ == nullptr || started_->empty()),
+                   "executor: destroyed while operations are in flight");
     // The wake-up poll refers only to the eventfd, which the kernel keeps; nothing of ours is touched after this.
     io_uring_queue_exit(&ring_);
 }
@@ -171,7 +186,17 @@ io_uring_sqe* uring_engine::take_sqe() noexcept {
     return sqe;
 }
 
-void uring_engine::submit_operation(io_uring_sqe& sqe, operation& op) noexcept {
+static_assert(offsetof(request, code) == offsetof(io_uring_sqe, opcode) &&
+                  offsetof(request, sqe_flags) == offsetof(io_uring_sqe, flags) &&
+                  offsetof(request, ioprio) == offsetof(io_uring_sqe, ioprio) &&
+                  offsetof(request, fd) == offsetof(io_uring_sqe, fd) &&
+                  offsetof(request, offset) == offsetof(io_uring_sqe, off) &&
+                  offsetof(request, address) == offsetof(io_uring_sqe, addr) &&
+                  offsetof(request, length) == offsetof(io_uring_sqe, len) &&
+                  offsetof(request, op_flags) == offsetof(io_uring_sqe, rw_flags),
+              "a request starts like a submission queue entry, so that the compiler can copy it in words");
+
+void fill(io_uring_sqe& sqe, operation& op) noexcept {
     const request& r = op.request();
     sqe.opcode = uring_operation(r.code);
     sqe.flags = r.sqe_flags;
@@ -188,28 +213,71 @@ void uring_engine::submit_operation(io_uring_sqe& sqe, operation& op) noexcept {
     sqe.addr3 = 0;
     sqe.__pad2[0] = 0;
     op.set_state(operation::state::submitted);
-    ++in_flight_;
-    ++stats_.started;
 }
 
-void uring_engine::start(operation& op) noexcept {
-    if (in_flight_ < in_flight_max_ && delayed_.empty()) [[likely]] {
-        if (io_uring_sqe* sqe = take_sqe(); sqe != nullptr) [[likely]] {
-            submit_operation(*sqe, op);
-            return;
-        }
+/// Fills the ring from a chain of operations until it ends or there is no room, and returns what is left of it. Entries
+/// are taken by the dozen here: asking liburing for each one costs more than filling it.
+inline ready_node* uring_engine::prepare(ready_node* node) noexcept {
+    io_uring_sq& sq = ring_.sq;
+    const unsigned first = sq.sqe_tail;
+    const unsigned free = sq.ring_entries - (first - std::atomic_ref<unsigned>(*sq.khead).load(std::memory_order_acquire));
+    const unsigned end = first + std::min(free, in_flight_max_ - in_flight_);
+    unsigned tail = first;
+    while (node != nullptr && tail != end) {
+        ready_node* next = node->next;
+        fill(sq.sqes[tail & sq.ring_mask], static_cast<operation&>(*node));
+        ++tail;
+        node = next;
     }
-    op.set_state(operation::state::queued);
-    delayed_.push(op);
-    ++stats_.delayed;
+    sq.sqe_tail = tail;
+    in_flight_ += tail - first;
+    stats_.started += tail - first;
+    return node;
 }
 
-void uring_engine::start_delayed() noexcept {
-    while (in_flight_ < in_flight_max_ && !delayed_.empty()) {
-        io_uring_sqe* sqe = take_sqe();
-        if (sqe == nullptr) return;
-        submit_operation(*sqe, static_cast<operation&>(*delayed_.pop()));
+/// Gives the ring what was started since the last turn, in the order of the starts.
+inline void uring_engine::take_started() noexcept {
+    if ((attention_ & (withdrawn | delayed)) == 0) [[likely]] {
+        ready_node* left = prepare(started_->first());
+        started_->advance_to(left);
+        if (left == nullptr) [[likely]] return;
     }
+    take_slowly();
+}
+
+void uring_engine::take_slowly() noexcept {
+    if ((attention_ & withdrawn) != 0) { // whether there is room for it or not
+        complete_withdrawn(delayed_);
+        complete_withdrawn(*started_);
+    }
+    refill(delayed_);
+    if (delayed_.empty()) refill(*started_);
+    while (ready_node* left = started_->pop()) {
+        ++stats_.delayed;
+        delayed_.push(*left);
+    }
+    attention_ &= ~(withdrawn | delayed);
+    if (!delayed_.empty()) attention_ |= delayed;
+}
+
+/// As many as the kernel may hold, by way of a submission queue that may be smaller.
+void uring_engine::refill(ready_queue& from) noexcept {
+    while (!from.empty() && in_flight_ < in_flight_max_) {
+        from.advance_to(prepare(from.first()));
+        if (io_uring_sq_space_left(&ring_) != 0) continue;
+        submitted(io_uring_submit(&ring_));
+        if (io_uring_sq_space_left(&ring_) == 0) return; // the kernel takes none at the moment
+    }
+}
+
+void uring_engine::complete_withdrawn(ready_queue& from) noexcept {
+    ready_queue kept;
+    while (ready_node* node = from.pop()) {
+        auto& op = static_cast<operation&>(*node);
+        if (op.current_state() == operation::state::withdrawn) op.complete(-ECANCELED, 0);
+        else kept.push(op);
+    }
+    from.append(kept);
 }
 
 bool uring_engine::prepare_cancel(std::uint64_t user_data) noexcept {
@@ -225,11 +293,14 @@ bool uring_engine::prepare_cancel(std::uint64_t user_data) noexcept {
 
 void uring_engine::cancel(operation& op) noexcept {
     if (op.current_state() == operation::state::queued) {
-        if (delayed_.remove(op)) op.complete(-ECANCELED, 0);
+        op.set_state(operation::state::withdrawn);
+        attention_ |= withdrawn;
         return;
     }
     if (op.current_state() != operation::state::submitted) return;
-    if (!prepare_cancel(reinterpret_cast<std::uint64_t>(&op))) cancels_.push(op);
+    if (prepare_cancel(reinterpret_cast<std::uint64_t>(&op))) return;
+    cancels_.push(op);
+    attention_ |= unsent_cancel;
 }
 
 bool uring_engine::arm_wake() noexcept {
@@ -238,45 +309,53 @@ bool uring_engine::arm_wake() noexcept {
     // Multishot and edge-like: every write to the eventfd gives a completion, so its counter is never read back.
     io_uring_prep_poll_multishot(sqe, wake_fd_.get(), POLLIN);
     sqe->user_data = wake_tag;
-    wake_armed_ = true;
+    attention_ &= ~unarmed;
     return true;
 }
 
-void uring_engine::reap() noexcept {
-    unsigned head = 0;
-    unsigned seen = 0;
-    io_uring_cqe* cqe = nullptr;
-    io_uring_for_each_cqe(&ring_, head, cqe) {
-        ++seen;
-        if (cqe->user_data <= cancel_tag) [[unlikely]] {
-            if (cqe->user_data == wake_tag && (cqe->flags & IORING_CQE_F_MORE) == 0) wake_armed_ = false;
+inline void uring_engine::reap() noexcept {
+    const io_uring_cqe* const entries = ring_.cq.cqes;
+    const unsigned mask = ring_.cq.ring_mask;
+    const unsigned first = *ring_.cq.khead;
+    const unsigned tail = std::atomic_ref<unsigned>(*ring_.cq.ktail).load(std::memory_order_acquire);
+    unsigned ended = 0;
+    for (unsigned head = first; head != tail; ++head) {
+        const io_uring_cqe& cqe = entries[head & mask];
+        if (cqe.user_data <= cancel_tag) [[unlikely]] {
+            if (cqe.user_data == wake_tag && (cqe.flags & IORING_CQE_F_MORE) == 0) attention_ |= unarmed;
             continue;
         }
-        auto& op = *reinterpret_cast<operation*>(cqe->user_data);
-        if ((cqe->flags & IORING_CQE_F_MORE) == 0) {
-            --in_flight_;
-            if (!cancels_.empty()) [[unlikely]] cancels_.remove(op);
+        auto& op = *reinterpret_cast<operation*>(cqe.user_data);
+        if ((cqe.flags & IORING_CQE_F_MORE) == 0) {
+            ++ended;
+            if ((attention_ & unsent_cancel) != 0) [[unlikely]] cancels_.remove(op);
         }
-        ++stats_.completed;
-        op.complete(cqe->res, cqe->flags);
+        op.complete(cqe.res, cqe.flags);
     }
-    if (seen != 0) io_uring_cq_advance(&ring_, seen);
-    if (!delayed_.empty()) [[unlikely]] start_delayed();
-    while (!cancels_.empty()) [[unlikely]] {
-        auto& op = static_cast<operation&>(*cancels_.pop());
-        if (prepare_cancel(reinterpret_cast<std::uint64_t>(&op))) continue;
-        cancels_.push(op);
-        break;
+    if (first != tail) io_uring_cq_advance(&ring_, tail - first);
+    in_flight_ -= ended;
+    stats_.completed += ended;
+    if ((attention_ & (unsent_cancel | unarmed)) != 0) [[unlikely]] repair();
+}
+
+/// Sends what found no room before.
+void uring_engine::repair() noexcept {
+    while (!cancels_.empty()) {
+        if (!prepare_cancel(reinterpret_cast<std::uint64_t>(static_cast<operation*>(cancels_.first())))) return;
+        cancels_.pop();
     }
-    if (!wake_armed_) [[unlikely]] static_cast<void>(arm_wake());
+    attention_ &= ~unsent_cancel;
+    if ((attention_ & unarmed) != 0) static_cast<void>(arm_wake());
 }
 
 void uring_engine::submitted(int rc) noexcept {
     ++stats_.enters;
-    if (rc >= 0 || rc == -EINTR || rc == -ETIME) {
-        requeue_failures_ = 0;
-        return;
-    }
+    if (rc < 0) [[unlikely]] enter_failed(rc);
+    else requeue_failures_ = 0;
+}
+
+void uring_engine::enter_failed(int rc) noexcept {
+    if (rc == -EINTR || rc == -ETIME) return;
     if (rc == -EAGAIN || rc == -EBUSY || rc == -ENOMEM) {
         // Out of request memory for the moment, or completions to be taken first: what was not taken stays queued
         // and goes with a later turn [io_uring_enter(2)].
@@ -288,6 +367,7 @@ void uring_engine::submitted(int rc) noexcept {
 }
 
 void uring_engine::turn() noexcept {
+    take_started();
     if (io_uring_sq_ready(&ring_) != 0) {
         submitted(io_uring_submit_and_get_events(&ring_));
     } else if (kernel_has_work()) {
@@ -296,11 +376,13 @@ void uring_engine::turn() noexcept {
     reap();
 }
 
-void uring_engine::turn_and_wait(std::optional<std::chrono::steady_clock::time_point> deadline) noexcept {
-    if (!wake_armed_ || !cancels_.empty()) { // never sleep without the wake-up, or on an unsent cancel
+inline void uring_engine::turn_and_wait(std::optional<std::chrono::steady_clock::time_point> deadline) noexcept {
+    // Never sleep without the wake-up, on an unsent cancel, or when a withdrawn operation is about to complete.
+    if ((attention_ & (unarmed | unsent_cancel | withdrawn)) != 0) [[unlikely]] {
         turn();
         return;
     }
+    take_started();
     ++stats_.sleeps;
     if (!deadline) {
         submitted(io_uring_submit_and_wait(&ring_, 1));
@@ -312,6 +394,10 @@ void uring_engine::turn_and_wait(std::optional<std::chrono::steady_clock::time_p
         submitted(io_uring_submit_and_wait_timeout(&ring_, &first, 1, &ts, nullptr));
     }
     reap();
+}
+
+void uring_engine::drive(executor_impl& loop, executor& self, const bool* done) noexcept {
+    loop.loop(self, *this, done);
 }
 
 void uring_engine::wake() noexcept {

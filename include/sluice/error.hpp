@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace sluice {
 
@@ -72,9 +73,15 @@ public:
     /// `detail` names what, the value, what is allowed and the remedy; it is put before the code's own text.
     error(std::error_code code, std::string_view detail);
     error(const error& other) noexcept;
-    error(error&& other) noexcept;
-    error& operator=(error other) noexcept;
-    ~error();
+    error(error&& other) noexcept : code_(other.code_), text_(std::exchange(other.text_, nullptr)) {}
+    error& operator=(error other) noexcept {
+        std::swap(code_, other.code_);
+        std::swap(text_, other.text_);
+        return *this;
+    }
+    ~error() {
+        if (text_ != nullptr) drop_text();
+    }
 
     /// An error from a system call's errno value (positive).
     static error from_errno(int errno_value, std::string_view detail = {});
@@ -92,6 +99,7 @@ public:
 
 private:
     struct text;
+    void drop_text() noexcept;
     std::error_code code_;
     text* text_ = nullptr;
 };

@@ -113,8 +113,9 @@ public:
         ready_.push(target);
         return std::noop_coroutine();
     }
-    /// Hands an operation to the kernel, or queues it while the ring is full.
-    void start(operation& op) noexcept;
+    /// Queues an operation for the kernel, which gets it in this turn of the loop, or later while the ring is full. The
+    /// operation's state is `queued`. The node is an operation.
+    void start(detail::ready_node& op) noexcept { started_.push(op); }
     /// Asks the kernel to cancel it; the operation still completes exactly once.
     void cancel(operation& op) noexcept;
     void add_timer(detail::timer_node& timer) noexcept;
@@ -137,6 +138,7 @@ private:
 
     // executor thread only
     detail::ready_queue ready_;
+    detail::ready_queue started_; // operations that the engine has not seen yet
     std::uint32_t inline_budget_ = inline_budget_per_turn;
     std::unique_ptr<detail::executor_impl> impl_;
 };

@@ -66,7 +66,7 @@ namespace detail {
 /// Cancellation: when the task's stop token is stopped the kernel is asked to cancel; the coroutine resumes exactly
 /// once, after the final completion, and success wins. Under a token already stopped no request is made.
 /// Lifetime: the memory and descriptors in the request must outlive the co_await. Thread rule: executor-bound.
-class SLUICE_EXPORT operation : public detail::ready_node {
+class SLUICE_EXPORT operation : public detail::ready_node, private detail::stop_callback_node {
 public:
     operation(const operation&) = delete;
     operation& operator=(const operation&) = delete;
@@ -78,10 +78,16 @@ public:
     }
 
     const sluice::request& request() const noexcept { return request_; }
-    bool in_flight() const noexcept { return state_ == state::queued || state_ == state::submitted; }
+    bool in_flight() const noexcept { return state_ != state::idle && state_ != state::done; }
 
     // ---- for the engine ----
-    enum class state : std::uint8_t { idle, queued, submitted, done };
+    enum class state : std::uint8_t {
+        idle,
+        queued,    ///< waits for the engine to take it
+        withdrawn, ///< canceled while it waited: the engine completes it without asking the kernel
+        submitted, ///< the kernel has it
+        done,
+    };
     state current_state() const noexcept { return state_; }
     void set_state(state s) noexcept { state_ = s; }
     /// A completion of the request arrived: ends the operation, unless its step goes on.
@@ -90,7 +96,7 @@ public:
         flags_ = flags;
         if (step_ != nullptr && !step_(*this)) return;
         state_ = state::done;
-        if (stop_hook_.linked) stop_state_->unlink(stop_hook_);
+        if (linked) detail::stop_state::unlink(*this);
         executor_->make_ready(*this);
     }
 
@@ -115,11 +121,10 @@ protected:
         handle = promise.handle;
         executor_ = &promise.home();
         if (token.stop_possible()) {
-            stop_state_ = token.state();
-            stop_hook_.owner = this;
-            stop_hook_.invoke = &operation::on_stop;
-            stop_state_->link(stop_hook_);
+            invoke = &operation::on_stop;
+            token.state()->link(*this);
         }
+        state_ = state::queued;
         executor_->start(*this);
         return true;
     }
@@ -129,6 +134,7 @@ protected:
             result_ = -ECANCELED;
             return true;
         }
+        state_ = state::queued;
         executor_->start(*this);
         return false;
     }
@@ -139,11 +145,8 @@ protected:
     bool cancel_requested_ = false;
 
 private:
-    struct stop_hook : detail::stop_callback_node {
-        operation* owner = nullptr;
-    };
     static void on_stop(detail::stop_callback_node& node) noexcept {
-        operation& self = *static_cast<stop_hook&>(node).owner;
+        auto& self = static_cast<operation&>(node);
         self.cancel_requested_ = true;
         self.executor_->cancel(self);
     }
@@ -151,8 +154,6 @@ private:
     state state_ = state::idle;
     step_function step_;
     executor* executor_ = nullptr;
-    detail::stop_state* stop_state_ = nullptr;
-    stop_hook stop_hook_;
 };
 
 /// `co_await nop()`: a round trip through the ring that does nothing; for measurements and tests.

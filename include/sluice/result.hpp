@@ -167,10 +167,25 @@ public:
     using value_type = void;
     using error_type = sluice::error;
 
-    result() noexcept : error_(std::error_code{}), has_value_(true) {}
+    // Success makes no error object: its std::error_code would cost a call into the C++ library.
+    result() noexcept : none_(), has_value_(true) {}
     result(sluice::error e) noexcept : error_(std::move(e)), has_value_(false) {}
     result(errc code) noexcept : error_(code), has_value_(false) {}
     result(std::error_code code) noexcept : error_(code), has_value_(false) {}
+    result(const result& other) noexcept : none_(), has_value_(other.has_value_) {
+        if (!has_value_) std::construct_at(std::addressof(error_), other.error_);
+    }
+    result(result&& other) noexcept : none_(), has_value_(other.has_value_) {
+        if (!has_value_) std::construct_at(std::addressof(error_), std::move(other.error_));
+    }
+    result& operator=(result other) noexcept {
+        destroy();
+        has_value_ = other.has_value_;
+        if (has_value_) none_ = {};
+        else std::construct_at(std::addressof(error_), std::move(other.error_));
+        return *this;
+    }
+    ~result() { destroy(); }
 
     bool has_value() const noexcept { return has_value_; }
     explicit operator bool() const noexcept { return has_value_; }
@@ -200,7 +215,15 @@ public:
     }
 
 private:
-    sluice::error error_;
+    void destroy() noexcept {
+        if (!has_value_) std::destroy_at(std::addressof(error_));
+    }
+
+    struct nothing {};
+    union {
+        nothing none_;
+        sluice::error error_;
+    };
     bool has_value_;
 };
 

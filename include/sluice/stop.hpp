@@ -21,9 +21,10 @@ struct posted_node {
 /// What a stop request calls. It runs on the executor thread, inside request_stop(): it may start or cancel
 /// operations and make coroutines ready, but never resumes one.
 struct stop_callback_node {
-    stop_callback_node* next = nullptr;
-    stop_callback_node* previous = nullptr;
-    void (*invoke)(stop_callback_node&) noexcept = nullptr;
+    // The first three are set when it is linked: every operation has one, and most of them are never stopped.
+    stop_callback_node* next;
+    stop_callback_node** place; ///< the pointer that points here: the list's head, or the neighbour's `next`
+    void (*invoke)(stop_callback_node&) noexcept;
     bool linked = false;
 };
 
@@ -32,16 +33,16 @@ struct stop_state {
     stop_callback_node* head = nullptr;
 
     void link(stop_callback_node& node) noexcept {
-        node.previous = nullptr;
         node.next = head;
-        if (head != nullptr) head->previous = &node;
+        node.place = &head;
+        if (head != nullptr) head->place = &node.next;
         head = &node;
         node.linked = true;
     }
-    void unlink(stop_callback_node& node) noexcept {
+    static void unlink(stop_callback_node& node) noexcept {
         if (!node.linked) return;
-        (node.previous == nullptr ? head : node.previous->next) = node.next;
-        if (node.next != nullptr) node.next->previous = node.previous;
+        *node.place = node.next;
+        if (node.next != nullptr) node.next->place = node.place;
         node.linked = false;
     }
 };

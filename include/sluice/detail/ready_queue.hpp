@@ -14,13 +14,16 @@ struct ready_node {
 /// Intrusive first-in first-out list. Executor thread only.
 class ready_queue {
 public:
+    ready_queue() = default;
+    ready_queue(const ready_queue&) = delete;
+    ready_queue& operator=(const ready_queue&) = delete;
+
     bool empty() const noexcept { return head_ == nullptr; }
 
     void push(ready_node& node) noexcept {
         node.next = nullptr;
-        if (tail_ == nullptr) head_ = &node;
-        else tail_->next = &node;
-        tail_ = &node;
+        *end_ = &node;
+        end_ = &node.next;
     }
 
     /// The oldest node, or null.
@@ -28,20 +31,34 @@ public:
         ready_node* node = head_;
         if (node != nullptr) {
             head_ = node->next;
-            if (head_ == nullptr) tail_ = nullptr;
-            node->next = nullptr;
+            if (head_ == nullptr) end_ = &head_;
         }
         return node;
     }
 
+    /// The oldest node, from which the others are reached by `next`; null when empty.
+    ready_node* first() const noexcept { return head_; }
+    /// Takes out everything before `node`, which is in the queue; all of it for null.
+    void advance_to(ready_node* node) noexcept {
+        head_ = node;
+        if (node == nullptr) end_ = &head_;
+    }
+
+    /// Moves all of `other` behind what is here.
+    void append(ready_queue& other) noexcept {
+        if (other.empty()) return;
+        *end_ = other.head_;
+        end_ = other.end_;
+        other.head_ = nullptr;
+        other.end_ = &other.head_;
+    }
+
     /// Takes `node` out wherever it is; false when it isn't here. Linear: for rare paths such as cancellation.
     bool remove(ready_node& node) noexcept {
-        ready_node* before = nullptr;
-        for (ready_node* at = head_; at != nullptr; before = at, at = at->next) {
-            if (at != &node) continue;
-            (before == nullptr ? head_ : before->next) = node.next;
-            if (tail_ == &node) tail_ = before;
-            node.next = nullptr;
+        for (ready_node** at = &head_; *at != nullptr; at = &(*at)->next) {
+            if (*at != &node) continue;
+            *at = node.next;
+            if (end_ == &node.next) end_ = at;
             return true;
         }
         return false;
@@ -49,7 +66,7 @@ public:
 
 private:
     ready_node* head_ = nullptr;
-    ready_node* tail_ = nullptr;
+    ready_node** end_ = &head_; // where the next node's address goes
 };
 
 } // namespace sluice::detail
