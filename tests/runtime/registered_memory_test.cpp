@@ -47,7 +47,7 @@ public:
             std::count_if(slots.begin(), slots.end(), [](const iovec& v) { return v.iov_base != nullptr; }));
     }
 
-    void start(sluice::operation&) noexcept override {}
+    void drive(sluice::detail::executor_impl&, sluice::executor&, const bool*) noexcept override {}
     void cancel(sluice::operation&) noexcept override {}
     void turn() noexcept override {}
     void turn_and_wait(std::optional<std::chrono::steady_clock::time_point>) noexcept override {}
