@@ -86,6 +86,7 @@ executor::~executor() {
     if (impl_->engine == nullptr) return;
     SLUICE_EXPECTS(std::this_thread::get_id() == impl_->thread, "executor: destroyed on another thread");
     SLUICE_EXPECTS(!impl_->running, "executor: destroyed from inside its own loop");
+    SLUICE_EXPECTS(impl_->timers.empty(), "executor: destroyed while tasks sleep or have a deadline; join them first");
     impl_->posts.close();
     detail::this_thread_executor = nullptr;
 }

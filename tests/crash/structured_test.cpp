@@ -99,3 +99,17 @@ TEST_CASE("Run_blocking.destroying_the_task_that_waits_stops_the_process") {
                           const auto block = []() -> task<void> { co_await sluice::run_blocking([] { pause(); }); };
                           sluice::sync_wait(*home, abandon(block())));
 }
+
+TEST_CASE("Executor.destroying_it_while_a_task_sleeps_stops_the_process") {
+    CHECK_BREAKS_CONTRACT("executor: destroyed while tasks sleep", auto home = make_executor();
+                          static auto work = sleeps_long();
+                          const auto start = [](task<void>& started) -> task<void> {
+                              const auto starter = [](task<void>& w) -> sluice::detail::detached {
+                                  co_await sluice::detail::ended<void>(w);
+                              };
+                              starter(started).start(co_await sluice::this_executor(), {});
+                              co_await sluice::yield();
+                              co_await sluice::yield();
+                          };
+                          sluice::sync_wait(*home, start(work)); home.reset());
+}
