@@ -77,7 +77,7 @@ task<result<greeting>> receive_greeting(stream_socket& socket) {
         auto got = co_await socket.read_some(std::span(bytes).subspan(have));
         if (!got) co_return std::move(got).error();
         if (*got == 0)
-            co_return error(errc::protocol_error, "handshake: the peer closed the connection after " +
+            co_return error(have == 0 ? errc::closed : errc::protocol_error, "handshake: the peer closed the connection after " +
                                                       std::to_string(have) + " of " + std::to_string(bytes.size()) +
                                                       " bytes of its greeting");
         have += *got;
@@ -117,6 +117,11 @@ task<result<greeting>> greet(stream_socket& socket, greeting ours) {
     co_return *answer;
 }
 
+/// The error with the address before it.
+error about(const address& to, const error& e) {
+    return {e.code(), "connect to " + to.to_string() + (e.detail().empty() ? "" : ": ") + std::string(e.detail())};
+}
+
 /// Nothing that the peer grants may exceed what was asked for.
 result<void> check_welcome(const greeting& hello, const greeting& welcome) {
     const auto within = [](std::uint32_t value, std::uint32_t most) { return value >= 1 && value <= most; };
@@ -136,8 +141,8 @@ task<result<std::unique_ptr<detail::provider_connection>>> establish(address to,
     if (auto ok = prepare(*first, options); !ok) co_return std::move(ok).error();
     const greeting hello = hello_of(options, setup.owner);
     auto welcome = co_await greet(*first, hello);
-    if (!welcome) co_return std::move(welcome).error();
-    if (auto ok = check_welcome(hello, *welcome); !ok) co_return std::move(ok).error();
+    if (!welcome) co_return about(to, welcome.error());
+    if (auto ok = check_welcome(hello, *welcome); !ok) co_return about(to, ok.error());
     tcp_terms terms = terms_of(*welcome, welcome->owner, setup, first->fd());
     auto peer = peer_endpoint(first->fd());
     if (!peer) co_return std::move(peer).error();
@@ -153,7 +158,7 @@ task<result<std::unique_ptr<detail::provider_connection>>> establish(address to,
         if (auto ok = prepare(*lane, options); !ok) co_return std::move(ok).error();
         attach.lane = static_cast<std::uint8_t>(i);
         auto taken = co_await greet(*lane, attach);
-        if (!taken) co_return std::move(taken).error();
+        if (!taken) co_return about(to, taken.error());
         sockets.push_back(release(*lane));
     }
     executor& home = co_await this_executor();

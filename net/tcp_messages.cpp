@@ -37,6 +37,11 @@ void tcp_messages::pump() noexcept {
     }
 }
 
+void tcp_messages::take_back_credit() noexcept {
+    SLUICE_EXPECTS(credits_ < credits_max_, "tcp: a credit taken back that was not spent");
+    ++credits_;
+}
+
 result<void> tcp_messages::on_credit(const frame& f) {
     if (f.immediate > credits_max_ - credits_)
         return error(errc::protocol_error, "frame credit: " + std::to_string(f.immediate) + " credits given back, " +

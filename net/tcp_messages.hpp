@@ -28,6 +28,8 @@ public:
     void start_send(detail::transfer& t) noexcept;
     void start_receive(detail::transfer& t) noexcept;
     void cancel(detail::transfer& t, error why) noexcept;
+    /// A send was launched and given up before a byte of it left: the peer never saw its credit.
+    void take_back_credit() noexcept;
     /// Starts what waits, as far as credits and room allow.
     void pump() noexcept;
     bool all_left() const noexcept { return sends_.empty(); }

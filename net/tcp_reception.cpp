@@ -61,8 +61,12 @@ background tcp_reception::run() {
         taken = sent && !expired_ && answer->kind == greeting_kind::welcome;
     }
     if (timer_.linked) home_.remove_timer(timer_);
-    if (taken) listener_.admit(socket_, *theirs, *answer);
-    else listener_.reject();
+    if (taken) {
+        listener_.admit(socket_, *theirs, *answer);
+    } else {
+        listener_.reject();
+        socket_.close(); // now, not when the listener next has occasion to sweep
+    }
     done_ = true;
     listener_.note_end();
 }

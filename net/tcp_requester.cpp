@@ -151,6 +151,8 @@ void tcp_requester::settle(tcp_request& r) noexcept {
     const bool done = r.answered || r.canceled || (r.kind == transfer_kind::send && all_sent);
     if (r.owner != nullptr && done) finish_share(r);
     if (r.owner != nullptr || !r.over() || r.queued) return;
+    const bool spent = r.kind == transfer_kind::send || r.kind == transfer_kind::write_with_immediate;
+    if (spent && !r.started) connection_.messages().take_back_credit();
     r.lane->requests().release(r);
     pump();
 }

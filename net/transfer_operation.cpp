@@ -42,6 +42,8 @@ bool transfer::begin(promise_base& waiter) noexcept {
     if (token.stop_requested()) [[unlikely]] {
         failed_ = true;
         error_ = errc::canceled;
+        connection_->began();
+        connection_->ended(*this, false);
         return false;
     }
     executor_ = &waiter.home();

@@ -75,7 +75,8 @@ struct operation_stats {
 /// A snapshot of a connection's counters.
 struct connection_stats {
     operation_stats read, write, atomic, send, receive;
-    std::uint64_t served_operations = 0; ///< one-sided operations of the peer served here
+    std::uint64_t served_operations = 0; ///< one-sided operations of the peer served here; one that was spread over
+                                         ///< several lanes counts on each
     std::uint64_t served_bytes = 0;
     std::uint64_t refused_operations = 0; ///< of the peer, for key, bounds or access
     std::uint64_t copied_bytes = 0;       ///< payload that went through a staging buffer in user space
