@@ -1,0 +1,45 @@
+#include "tests/conformance/watchdog.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace sluice::conformance {
+
+watchdog::watchdog(std::string what, std::chrono::seconds limit)
+    : thread_([this, what = std::move(what), limit] {
+          std::unique_lock lock(mutex_);
+          if (ended_.wait_for(lock, limit, [this] { return over_; })) return;
+          std::fprintf(stderr, "conformance: '%s' hangs: not done after %lld s\n", what.c_str(),
+                       static_cast<long long>(limit.count()));
+          std::abort();
+      }) {}
+
+watchdog::~watchdog() {
+    {
+        const std::lock_guard lock(mutex_);
+        over_ = true;
+    }
+    ended_.notify_one();
+    thread_.join();
+}
+
+void gate::hold() {
+    std::unique_lock lock(mutex_);
+    held_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+}
+
+void gate::wait_until_held() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return held_; });
+}
+
+void gate::open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+}
+
+} // namespace sluice::conformance
