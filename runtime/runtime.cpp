@@ -89,6 +89,7 @@ void runtime::impl::run_executor(executor_thread& slot, const executor_options& 
         started.count_down();
         return;
     }
+    home->use_pool(*pool);
     slot.home = home.get();
     started.count_down();
     home->run();

@@ -14,6 +14,7 @@
 
 namespace sluice {
 
+class memory_pool;
 class operation;
 
 namespace detail {
@@ -92,6 +93,12 @@ public:
     executor_stats stats() const noexcept;
     /// What the ring runs with, for people: "io_uring (single issuer, deferred task work), 256/1024 entries".
     std::string description() const;
+    /// The pool of the runtime that it belongs to, or null. Executor thread.
+    memory_pool* pool() const noexcept { return pool_; }
+
+    // ---- for the runtime, before tasks run ----
+
+    void use_pool(memory_pool& pool) noexcept { pool_ = &pool; }
 
     // ---- for awaitables: executor thread only ----
 
@@ -137,6 +144,7 @@ private:
     static constexpr std::uint32_t inline_budget_per_turn = 32;
 
     // executor thread only
+    memory_pool* pool_ = nullptr;
     detail::ready_queue ready_;
     detail::ready_queue started_; // operations that the engine has not seen yet
     std::uint32_t inline_budget_ = inline_budget_per_turn;

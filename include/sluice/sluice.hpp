@@ -1,0 +1,41 @@
+#pragma once
+
+// All of sluice. Programs that care about compile times include what they use.
+
+#include <sluice/address.hpp>
+#include <sluice/blocking.hpp>
+#include <sluice/channel.hpp>
+#include <sluice/config.hpp>
+#include <sluice/connection.hpp>
+#include <sluice/contract.hpp>
+#include <sluice/directory.hpp>
+#include <sluice/error.hpp>
+#include <sluice/event.hpp>
+#include <sluice/executor.hpp>
+#include <sluice/export.hpp>
+#include <sluice/file.hpp>
+#include <sluice/file_operation.hpp>
+#include <sluice/file_status.hpp>
+#include <sluice/file_system.hpp>
+#include <sluice/histogram.hpp>
+#include <sluice/log.hpp>
+#include <sluice/memory.hpp>
+#include <sluice/mutex.hpp>
+#include <sluice/on.hpp>
+#include <sluice/operation.hpp>
+#include <sluice/pool.hpp>
+#include <sluice/region.hpp>
+#include <sluice/result.hpp>
+#include <sluice/runtime.hpp>
+#include <sluice/scope.hpp>
+#include <sluice/semaphore.hpp>
+#include <sluice/sleep.hpp>
+#include <sluice/stop.hpp>
+#include <sluice/stream.hpp>
+#include <sluice/sync_wait.hpp>
+#include <sluice/task.hpp>
+#include <sluice/timeout.hpp>
+#include <sluice/transfer.hpp>
+#include <sluice/transfer_operation.hpp>
+#include <sluice/when_all.hpp>
+#include <sluice/when_any.hpp>
