@@ -1,0 +1,143 @@
+#include "examples/object_store/commands.hpp"
+
+#include "examples/object_store/key.hpp"
+#include "examples/object_store/progress_bar.hpp"
+#include "examples/object_store/report.hpp"
+
+#include <sluice/when_all.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+namespace store {
+
+namespace {
+
+std::string last_part_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+sluice::result<std::vector<transfer_job>> plan_put(const settings& s) {
+    auto target = location::parse(s.target);
+    if (!target) return std::move(target).error();
+    const bool into_prefix = target->key.empty() || target->key.back() == '/';
+    if (s.names.size() > 1 && !into_prefix)
+        return sluice::error(sluice::errc::invalid_argument,
+                             fmt::format("several files can't become the one object {}; end it with a slash", s.target));
+    std::vector<transfer_job> jobs;
+    for (const std::string& file : s.names) {
+        transfer_job job{file, *target};
+        if (into_prefix) job.object.key += last_part_of(file);
+        if (auto allowed = check_key(job.object.key); !allowed) return std::move(allowed).error();
+        jobs.push_back(std::move(job));
+    }
+    return jobs;
+}
+
+sluice::result<std::vector<transfer_job>> plan_get(const settings& s) {
+    std::error_code ignored;
+    const bool into_directory = s.target.ends_with('/') || std::filesystem::is_directory(s.target, ignored);
+    if (s.names.size() > 1 && !into_directory)
+        return sluice::error(sluice::errc::invalid_argument,
+                             fmt::format("several objects can't become the one file {}; name a directory", s.target));
+    std::vector<transfer_job> jobs;
+    for (const std::string& name : s.names) {
+        auto source = location::parse(name);
+        if (!source) return std::move(source).error();
+        if (auto allowed = check_key(source->key); !allowed) return std::move(allowed).error();
+        std::string file = s.target;
+        if (into_directory) file = (std::filesystem::path(file) / last_part_of(source->key)).string();
+        jobs.push_back({std::move(file), std::move(*source)});
+    }
+    return jobs;
+}
+
+/// What the workers of a command share.
+struct transfers {
+    sluice::runtime& runtime;
+    const settings& s;
+    const std::vector<transfer_job>& jobs;
+    progress_bar bar;
+    std::size_t next = 0;
+    std::size_t failed = 0;
+};
+
+/// A client for this server, and it may be the one of the last job.
+sluice::task<sluice::result<void>> connect(transfers& t, const std::string& server, std::optional<client>& link,
+                                           std::string& linked_to) {
+    if (link && link->is_usable() && linked_to == server) co_return sluice::result<void>();
+    link.reset();
+    auto opened = co_await client::open(t.runtime, server, t.s.client);
+    if (!opened)
+        co_return sluice::error(opened.error().code(), fmt::format("cannot connect to {}", server));
+    link.emplace(std::move(*opened));
+    linked_to = server;
+    co_return sluice::result<void>();
+}
+
+sluice::task<sluice::result<object_info>> move_one(transfers& t, const transfer_job& job, client& link) {
+    transfer_watch watch{.expected = [&t](std::uint64_t bytes) { t.bar.expect(bytes); },
+                         .moved = [&t](std::uint64_t bytes) { t.bar.advance(bytes); }};
+    if (t.s.what == command::put) co_return co_await link.put(job.file, job.object.key, std::move(watch));
+    co_return co_await link.get(job.object.key, job.file, std::move(watch));
+}
+
+sluice::task<void> work(transfers& t) {
+    std::optional<client> link;
+    std::string linked_to;
+    const sluice::stop_token stop = co_await sluice::this_stop_token();
+    while (t.next < t.jobs.size() && !stop.stop_requested()) {
+        const transfer_job& job = t.jobs[t.next++];
+        const auto started = std::chrono::steady_clock::now();
+        sluice::result<object_info> moved = sluice::errc::canceled;
+        auto connected = co_await connect(t, job.object.server, link, linked_to);
+        if (!connected) moved = std::move(connected).error();
+        else moved = co_await move_one(t, job, *link);
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
+        t.bar.clear();
+        if (moved) {
+            report_transfer(t.s, *moved, job.file, took.count());
+        } else {
+            ++t.failed;
+            const char* verb = t.s.what == command::put ? "put" : "get";
+            report_failure(t.s, fmt::format("{} {}", verb, job.object.key), moved.error());
+        }
+    }
+    if (link && link->is_usable()) (void)co_await link->close();
+}
+
+} // namespace
+
+sluice::result<std::vector<transfer_job>> plan_transfers(const settings& s) {
+    return s.what == command::put ? plan_put(s) : plan_get(s);
+}
+
+std::size_t client_pool_bytes(const settings& s, std::size_t jobs) {
+    constexpr std::size_t others = std::size_t{4} << 20; // inboxes, and what the library keeps back for receives
+    const std::size_t windows = std::min<std::size_t>(s.parallel, std::max<std::size_t>(jobs, 1));
+    return others + windows * s.client.chunk_bytes * s.client.slots * 5 / 4;
+}
+
+sluice::task<int> run_transfers(sluice::runtime& runtime, const settings& s, const std::vector<transfer_job>& jobs) {
+    transfers t{runtime, s, jobs, {s.what == command::put ? "put" : "get", !s.quiet && !s.json}};
+    std::vector<sluice::task<void>> workers;
+    for (std::size_t i = 0; i < std::min<std::size_t>(s.parallel, jobs.size()); ++i) workers.push_back(work(t));
+    co_await sluice::when_all(std::move(workers));
+    co_return t.failed == 0 ? 0 : 1;
+}
+
+sluice::task<int> run_serve(sluice::runtime& runtime, const settings& s) {
+    auto objects = co_await object_directory::open(s.directory);
+    if (!objects) co_return report_failure(s, "serve", objects.error());
+    server here{.runtime = runtime, .objects = *objects, .options = s.server, .log = [&s](const std::string& line) {
+                    if (!s.quiet) fmt::print(stderr, "sluice-store: {}\n", line);
+                }};
+    auto served = co_await serve(here, [&s](const std::string& address) { report_listening(s, address); });
+    if (!served) co_return report_failure(s, fmt::format("cannot serve at {}", s.server.listen), served.error());
+    co_return 0;
+}
+
+} // namespace store

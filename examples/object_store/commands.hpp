@@ -1,0 +1,37 @@
+#pragma once
+
+#include "examples/object_store/command_line.hpp"
+#include "examples/object_store/location.hpp"
+
+#include <sluice/result.hpp>
+#include <sluice/runtime.hpp>
+#include <sluice/task.hpp>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace store {
+
+/// One file and the object that it becomes or comes from.
+struct transfer_job {
+    std::string file;
+    location object;
+};
+
+/// What `put` or `get` have to do; finds mistakes before anything moves.
+sluice::result<std::vector<transfer_job>> plan_transfers(const settings& s);
+
+/// The commands. Each prints what it has to say and gives the exit status.
+sluice::task<int> run_serve(sluice::runtime& runtime, const settings& s);
+sluice::task<int> run_transfers(sluice::runtime& runtime, const settings& s, const std::vector<transfer_job>& jobs);
+sluice::task<int> run_queries(sluice::runtime& runtime, const settings& s);
+
+/// Memory that the pool of a client needs.
+std::size_t client_pool_bytes(const settings& s, std::size_t jobs);
+
+/// Prints "sluice-store: WHAT: WHY" on standard error, as JSON on standard output too if that is wanted. Gives 1.
+int report_failure(const settings& s, std::string_view what, const sluice::error& why);
+
+} // namespace store

@@ -1,0 +1,74 @@
+#include "examples/object_store/local_file.hpp"
+
+#include <sluice/file_system.hpp>
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include <unistd.h>
+
+namespace store {
+
+namespace {
+
+/// Beside the file, so that the rename stays within one file system.
+std::string temporary_for(const std::string& path) {
+    static std::atomic<unsigned> next{0};
+    const std::filesystem::path target(path);
+    constexpr std::size_t kept_bytes = 128; // of the name, which may be as long as names can be
+    const std::string name = target.filename().string().substr(0, kept_bytes);
+    return (target.parent_path() / fmt::format(".{}.sluice-{}-{}", name, getpid(), next++)).string();
+}
+
+sluice::result<void> check_target(const std::string& path) {
+    std::error_code ignored;
+    const auto there = std::filesystem::status(path, ignored);
+    if (std::filesystem::is_directory(there))
+        return sluice::error::from_errno(EISDIR, fmt::format("cannot write the file {}", path));
+    if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
+        return sluice::error(sluice::errc::invalid_argument,
+                             fmt::format("cannot write {}: only regular files can be replaced", path));
+    return {};
+}
+
+} // namespace
+
+local_file::~local_file() {
+    // Not through the ring: this also runs when everything is being stopped.
+    if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+sluice::task<sluice::result<local_file>> local_file::create(std::string path, std::uint64_t size_bytes, bool direct) {
+    if (auto allowed = check_target(path); !allowed) co_return std::move(allowed).error();
+    std::string temporary = temporary_for(path);
+    const sluice::open_options how{
+        .mode = sluice::open_mode::write, .create = sluice::creation::exclusive, .direct = direct};
+    auto opened = co_await sluice::file::open(temporary, how);
+    if (!opened) co_return sluice::error(opened.error().code(), fmt::format("cannot write {}", path));
+    local_file made(std::move(path), std::move(temporary), size_bytes);
+    made.file = std::move(*opened);
+    if (size_bytes > 0) {
+        auto room = co_await made.file.allocate(0, size_bytes);
+        if (!room && room.error() != sluice::condition::unsupported)
+            co_return sluice::error(room.error().code(),
+                                    fmt::format("cannot make room for {} bytes at {}", size_bytes, made.path_));
+    }
+    co_return std::move(made);
+}
+
+sluice::task<sluice::result<void>> local_file::finish() {
+    auto cut = co_await file.truncate(size_bytes_);
+    if (!cut) co_return std::move(cut).error();
+    auto closed = co_await file.close();
+    if (!closed) co_return std::move(closed).error();
+    auto named = co_await sluice::rename(temporary_, path_);
+    if (!named) co_return std::move(named).error();
+    temporary_.clear();
+    co_return sluice::result<void>();
+}
+
+} // namespace store

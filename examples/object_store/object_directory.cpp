@@ -1,0 +1,197 @@
+#include "examples/object_store/object_directory.hpp"
+
+#include "examples/object_store/key.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <span>
+
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace store {
+
+namespace {
+
+using sluice::condition;
+
+constexpr const char* private_folder = ".sluice-store";
+
+/// The directory that an object's file lies in; "." at the top.
+std::string parent_of(const std::string& key) {
+    const std::size_t slash = key.rfind('/');
+    return slash == key.npos ? "." : key.substr(0, slash);
+}
+
+sluice::error object_error(const sluice::error& why, const std::string& key) {
+    if (why == std::errc::not_a_directory || why == std::errc::is_a_directory)
+        return {why.code(), fmt::format("{}: other objects' keys end or go on at one of its parts", key)};
+    if (why == condition::not_found) return {why.code(), fmt::format("no object {}", key)};
+    if (why == condition::invalid) return {why.code(), fmt::format("{}: symbolic links that lead out are not followed", key)};
+    return {why.code(), key};
+}
+
+sluice::task<sluice::result<object_header>> header_of(sluice::directory& root, std::string key) {
+    auto status = co_await root.stat(key);
+    if (!status) co_return object_error(status.error(), key);
+    if (status->type != sluice::file_type::regular) co_return object_error(sluice::error::from_errno(ENOENT), key);
+    auto file = co_await root.open_file(key);
+    if (!file) co_return object_error(file.error(), key);
+    std::array<std::byte, object_header::encoded_bytes> start{};
+    auto read = co_await file->read(0, std::span<std::byte>(start));
+    if (!read) co_return std::move(read).error();
+    co_return object_header::decode(std::span(start).first(*read), status->size_bytes, key);
+}
+
+} // namespace
+
+pending_object::~pending_object() {
+    // Not through the ring: this also runs when everything is being stopped.
+    if (!temporary_.empty()) unlinkat(directory_, temporary_.c_str(), 0);
+}
+
+sluice::task<sluice::result<void>> listing::open_folder(std::string folder) {
+    const std::string name = folder.empty() ? "." : folder; // gcc 12 frees a conditional in co_await's operand twice
+    auto entries = co_await root_->list(name);
+    if (!entries) {
+        if (entries.error() == condition::not_found && !folder.empty()) co_return sluice::result<void>(); // removed now
+        co_return std::move(entries).error();
+    }
+    for (sluice::directory_entry& each : *entries) {
+        if (each.name.starts_with(reserved_prefix)) continue;
+        std::string key = folder + each.name;
+        if (each.type == sluice::file_type::unknown) {
+            auto status = co_await root_->stat(key);
+            if (status) each.type = status->type;
+        }
+        if (each.type == sluice::file_type::directory) {
+            key += '/';
+            if (key.starts_with(prefix_) || prefix_.starts_with(key)) folders_.push_back(std::move(key));
+        } else if (each.type == sluice::file_type::regular && key.starts_with(prefix_)) {
+            files_.push_back(std::move(key));
+        }
+    }
+    co_return sluice::result<void>();
+}
+
+sluice::task<sluice::result<std::vector<listed_object>>> listing::next() {
+    constexpr std::size_t batch = 64;
+    std::vector<listed_object> found;
+    while (found.size() < batch) {
+        if (files_.empty()) {
+            if (folders_.empty()) break;
+            std::string folder = std::move(folders_.back());
+            folders_.pop_back();
+            auto opened = co_await open_folder(std::move(folder));
+            if (!opened) co_return std::move(opened).error();
+            continue;
+        }
+        std::string key = std::move(files_.back());
+        files_.pop_back();
+        auto header = co_await header_of(*root_, key);
+        if (header) found.push_back({std::move(key), *header});
+        else if (header.error() == condition::canceled) co_return std::move(header).error();
+    }
+    co_return found;
+}
+
+sluice::task<sluice::result<object_directory>> object_directory::open(std::string path) {
+    const auto cannot = [&path](const sluice::error& why) {
+        return sluice::error(why.code(), fmt::format("cannot serve the directory {}", path));
+    };
+    object_directory made;
+    auto root = co_await sluice::directory::open(path);
+    if (!root) co_return cannot(root.error());
+    made.root_ = std::move(*root);
+    constexpr std::uint16_t owner_only = 0700;
+    auto folder = co_await made.root_.make_directory(private_folder, owner_only);
+    if (!folder && folder.error() != condition::already_exists) co_return cannot(folder.error());
+    auto temporaries = co_await made.root_.open_directory(private_folder);
+    if (!temporaries) co_return cannot(temporaries.error());
+    made.temporaries_ = std::move(*temporaries);
+    if (flock(made.temporaries_.native_handle(), LOCK_EX | LOCK_NB) != 0)
+        co_return sluice::error::from_errno(
+            EBUSY, fmt::format("another sluice-store serves {}; stop it or use another directory", path));
+    auto stale = co_await made.temporaries_.list();
+    if (!stale) co_return cannot(stale.error());
+    for (const sluice::directory_entry& each : *stale) {
+        auto removed = co_await made.temporaries_.remove(each.name);
+        if (!removed) co_return cannot(removed.error());
+    }
+    co_return std::move(made);
+}
+
+sluice::task<sluice::result<open_object>> object_directory::find(std::string key) {
+    auto status = co_await root_.stat(key); // before it is opened: opening a FIFO would wait for its other end
+    if (!status) co_return object_error(status.error(), key);
+    if (status->type != sluice::file_type::regular) co_return object_error(sluice::error::from_errno(ENOENT), key);
+    auto opened = co_await root_.open_file(key, {.direct = true});
+    if (!opened) co_return object_error(opened.error(), key);
+    auto size = co_await opened->stat(); // of what was opened: a put may have come in between
+    if (!size) co_return object_error(size.error(), key);
+    co_return open_object{std::move(*opened), size->size_bytes};
+}
+
+sluice::task<sluice::result<pending_object>> object_directory::begin(std::uint64_t size_bytes) {
+    std::string name = fmt::format("{}/put-{}", private_folder, next_name_++);
+    const std::uint64_t bytes = object_header::file_bytes(size_bytes);
+    const auto cannot = [this, bytes](const sluice::error& why) {
+        return sluice::error(why.code(), fmt::format("cannot make a file of {} bytes in {}", bytes, root_.path()));
+    };
+    const sluice::open_options how{
+        .mode = sluice::open_mode::write, .create = sluice::creation::exclusive, .direct = true};
+    auto opened = co_await root_.open_file(name, how);
+    if (!opened) co_return cannot(opened.error());
+    pending_object made(std::move(*opened), root_.native_handle(), std::move(name));
+    auto room = co_await made.file.allocate(0, bytes);
+    if (!room && room.error() != condition::unsupported) co_return cannot(room.error());
+    co_return std::move(made);
+}
+
+sluice::task<sluice::result<void>> object_directory::make_parents(std::string key) {
+    for (std::size_t slash = key.find('/'); slash != key.npos; slash = key.find('/', slash + 1)) {
+        const std::string folder = key.substr(0, slash);
+        auto made = co_await root_.make_directory(folder);
+        if (made) made = co_await root_.sync(parent_of(folder));
+        if (!made && made.error() != condition::already_exists) co_return object_error(made.error(), key);
+    }
+    co_return sluice::result<void>();
+}
+
+sluice::task<sluice::result<void>> object_directory::commit(pending_object& object, std::string key) {
+    auto synced = co_await object.file.sync();
+    if (!synced) co_return std::move(synced).error();
+    sluice::result<void> named = sluice::errc::canceled;
+    // More than once, for a removal elsewhere may take an empty directory away just after it was made.
+    for (int attempts_left = 8; attempts_left > 0; --attempts_left) {
+        named = co_await root_.rename(object.temporary_, key);
+        if (named || named.error() != condition::not_found) break;
+        auto made = co_await make_parents(key);
+        if (!made) co_return std::move(made).error();
+    }
+    if (!named) co_return object_error(named.error(), key);
+    object.temporary_.clear();
+    co_return co_await root_.sync(parent_of(key));
+}
+
+sluice::task<sluice::result<void>> object_directory::remove(std::string key) {
+    auto removed = co_await root_.remove(key);
+    if (!removed && removed.error() == std::errc::is_a_directory) removed = sluice::error::from_errno(ENOENT);
+    if (!removed) co_return object_error(removed.error(), key);
+    std::string folder = parent_of(key);
+    auto synced = co_await root_.sync(folder);
+    if (!synced) co_return std::move(synced).error();
+    for (; folder != "."; folder = parent_of(folder)) { // as far as they are empty now
+        auto gone = co_await root_.remove_directory(folder);
+        if (!gone) break;
+        (void)co_await root_.sync(parent_of(folder));
+    }
+    co_return sluice::result<void>();
+}
+
+sluice::task<sluice::result<object_header>> object_directory::stat(std::string key) { return header_of(root_, std::move(key)); }
+
+} // namespace store

@@ -1,0 +1,14 @@
+#include "examples/object_store/window.hpp"
+
+#include <utility>
+
+namespace store {
+
+sluice::task<sluice::result<void>> stop_others_on_error(sluice::scope& pipeline,
+                                                        sluice::task<sluice::result<void>> work) {
+    auto done = co_await std::move(work);
+    if (!done) pipeline.request_stop();
+    co_return done;
+}
+
+} // namespace store

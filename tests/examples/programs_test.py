@@ -1,0 +1,57 @@
+"""The small example programs run and do what they say: PROGRAMS_TEST FOLDER_OF_PROGRAMS."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PATIENCE_S = 120
+folder = Path(sys.argv.pop(1))
+
+
+def run(name, *arguments):
+    return subprocess.run([folder / name, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+class Programs(unittest.TestCase):
+    def test_one_reads_the_page_that_the_other_shares(self):
+        server = subprocess.Popen([folder / "02-share-a-page", "tcp://127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        address = server.stdout.readline().split()[-1]
+        for _ in range(3):
+            done = run("01-read-a-peer", address)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(done.stdout, "read 65536 bytes: hello from the other side\n")
+
+    def test_a_peer_that_is_not_there(self):
+        done = run("01-read-a-peer", "tcp://127.0.0.1:1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("refused", done.stderr)
+
+    def test_deadlines_and_batches(self):
+        done = run("03-deadlines-and-batches")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.splitlines(), [
+            "a replica answered",
+            "a receive with a deadline: deadline exceeded",
+            "a task with a timeout: deadline exceeded",
+            "a batch of 2 operations"])
+
+    def test_a_file_goes_to_a_peer_and_back(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            source, target = Path(scratch) / "source", Path(scratch) / "target"
+            source.write_bytes(os.urandom(20_000_001))
+            done = run("04-disk-to-peer", source, target)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(done.stdout, "20000001 bytes, there and back\n")
+            self.assertEqual(target.read_bytes(), source.read_bytes())
+            done = run("04-disk-to-peer", Path(scratch) / "missing", target)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("missing", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

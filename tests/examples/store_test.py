@@ -1,0 +1,188 @@
+"""The object store does what its README says: objects of any size, in one step, checked, and clear words otherwise."""
+
+import json
+import os
+import socket
+import unittest
+
+import store_support
+from store_support import StoreTest, pattern
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class RoundTrips(StoreTest):
+    def round_trip(self, server, size, *options):
+        source = self.file("source", pattern(size, seed=size))
+        target = self.folder / "target"
+        self.ok("put", source, f"{server.url}/object", *options)
+        self.ok("get", f"{server.url}/object", target, *options)
+        self.assertEqual(target.read_bytes(), source.read_bytes(), size)
+
+    def test_objects_of_every_size_come_back_as_they_were(self):
+        server = self.serve()
+        for size in [0, 1, 4095, 4096, 4097, 100_000, MIB - 1, MIB, MIB + 1, 9 * MIB + 123, 40 * MIB]:
+            self.round_trip(server, size)
+        self.assertEqual(self.temporaries(), [])
+
+    def test_small_windows_and_chunks_carry_large_objects(self):
+        server = self.serve("--chunk", "4K", "--window", "1", "--pool", "2M")
+        self.round_trip(server, 300_001)
+        self.round_trip(server, 300_001, "--chunk", "64K", "--window", "3")
+
+    def test_a_client_with_a_smaller_window_than_the_servers(self):
+        server = self.serve("--chunk", "1M", "--window", "8")
+        self.round_trip(server, 3 * MIB + 5, "--chunk", "16K", "--window", "2")
+
+    def test_a_unix_socket_carries_it_as_well(self):
+        address = f"tcp://{self.folder}/socket"
+        server = self.serve(listen=address)
+        self.round_trip(server, MIB + 77)
+        self.assertEqual(json.loads(self.ok("stat", f"{address}/object", "--json"))["size_bytes"], MIB + 77)
+
+    def test_several_files_keep_their_names(self):
+        server = self.serve()
+        sources = [self.file(f"file{i}", pattern(50_000 * i, seed=i)) for i in range(7)]
+        self.ok("put", *sources, f"{server.url}/a/b/")
+        listed = [json.loads(line) for line in self.ok("ls", f"{server.url}/a/", "--json").splitlines()]
+        self.assertEqual([(o["key"], o["size_bytes"]) for o in listed],
+                         [(f"a/b/file{i}", 50_000 * i) for i in range(7)])
+        target = self.folder / "target"
+        target.mkdir()
+        self.ok("get", *[f"{server.url}/a/b/file{i}" for i in range(7)], target)
+        for source in sources:
+            self.assertEqual((target / source.name).read_bytes(), source.read_bytes())
+        self.assertEqual(len(self.only(target)), 7)
+
+    def test_what_it_prints_as_json_are_facts(self):
+        server = self.serve()
+        source = self.file("source", b"123456789")
+        put = json.loads(self.ok("put", source, f"{server.url}/check", "--json"))
+        self.assertEqual((put["operation"], put["key"], put["size_bytes"], put["crc32c"]), ("put", "check", 9, "e3069283"))
+        self.assertEqual(json.loads(self.ok("stat", f"{server.url}/check", "--json"))["crc32c"], "e3069283")
+        counters = json.loads(self.ok("stat", server.url, "--json"))
+        self.assertEqual((counters["puts"], counters["gets"], counters["failures"]), (1, 0, 0))
+        self.assertEqual(counters["file_buffered_bytes"] + counters["file_direct_bytes"], 2 * 4096)
+        self.assertEqual(self.ok("get", f"{server.url}/check", self.folder / "target", "--quiet"), "")
+
+    def test_an_object_is_replaced_and_removed(self):
+        server = self.serve()
+        self.ok("put", self.file("one", b"first"), f"{server.url}/x/y")
+        self.ok("put", self.file("two", b"second"), f"{server.url}/x/y")
+        self.ok("get", f"{server.url}/x/y", self.folder / "target")
+        self.assertEqual((self.folder / "target").read_bytes(), b"second")
+        self.ok("rm", f"{server.url}/x/y")
+        self.assertEqual(self.ok("ls", server.url), "")
+        self.assertEqual(self.only(self.objects), [".sluice-store"], "the empty directory x goes too")
+        self.fails(["no object x/y"], "rm", f"{server.url}/x/y")
+
+
+class Refusals(StoreTest):
+    def test_a_missing_object_leaves_no_file(self):
+        server = self.serve()
+        self.fails(["get nothing", "no object nothing"], "get", f"{server.url}/nothing", self.folder / "target")
+        self.assertEqual(self.only(self.folder), ["objects"])
+
+    def test_keys_that_would_leave_the_directory(self):
+        server = self.serve()
+        source = self.file("source", b"x")
+        outside = self.folder / "outside"
+        outside.mkdir()
+        (outside / "secret").write_bytes(b"secret")
+        os.symlink(outside, self.objects / "link")
+        os.symlink(outside / "secret", self.objects / "file-link")
+        for key in ["../outside/new", "a/../../outside/new", "/etc/new", "a//b", "a/", ".", "..", ".sluice-store/x",
+                    "a/.sluice-b", "x" * 513, "y" * 256, "a\nb"]:
+            with self.subTest(key=key):
+                # A slash at the end would be completed by the name of the file.
+                words = ["key"] if not key.endswith("/") else []
+                if words: self.fails(words, "put", source, f"{server.url}/{key}")
+                self.fails(["key"], "get", f"{server.url}/{key}", self.folder / "target")
+        for key in ["link/secret", "file-link"]:
+            self.fails([key], "get", f"{server.url}/{key}", self.folder / "target")
+        self.fails(["link/new"], "put", source, f"{server.url}/link/new")
+        self.assertEqual(self.only(outside), ["secret"])
+        self.assertEqual(self.only(self.folder), ["objects", "outside", "source"])
+        self.assertEqual(self.temporaries(), [])
+        self.ok("put", source, f"{server.url}/file-link")  # replaces the link, not what it leads to
+        self.assertEqual((outside / "secret").read_bytes(), b"secret")
+
+    def test_an_object_is_no_directory(self):
+        server = self.serve()
+        source = self.file("source", b"x")
+        self.ok("put", source, f"{server.url}/a/b")
+        self.fails(["a/b/c"], "put", source, f"{server.url}/a/b/c")
+        self.fails(["a: "], "put", source, f"{server.url}/a")
+        self.fails(["no object a"], "get", f"{server.url}/a", self.folder / "target")
+        self.assertEqual(self.temporaries(), [])
+
+    def test_a_damaged_object_is_noticed(self):
+        server = self.serve()
+        source = self.file("source", pattern(3 * MIB + 17))
+        target = self.folder / "target"
+        stored = self.objects / "object"
+
+        def damage(at, content=None, size=None):
+            self.ok("put", source, f"{server.url}/object")
+            with open(stored, "r+b") as f:
+                if size is not None: f.truncate(size)
+                if content is None: return
+                f.seek(at)
+                old = f.read(1)
+                f.seek(at)
+                f.write(content or bytes([old[0] ^ 1]))
+
+        damage(4096 + 2 * MIB + 5, b"")
+        self.fails(["corrupt object", "CRC32C"], "get", f"{server.url}/object", target)
+        damage(9, b"")
+        self.fails(["corrupt object object", "header"], "get", f"{server.url}/object", target)
+        damage(0, None, 4096 + MIB)
+        self.fails(["corrupt object object", "bytes instead of"], "get", f"{server.url}/object", target)
+        damage(0, None, 100)
+        self.fails(["corrupt object object"], "get", f"{server.url}/object", target)
+        self.assertFalse(target.exists())
+        self.assertEqual(self.only(self.folder), ["objects", "source"])
+        self.ok("put", source, f"{server.url}/object")
+        self.ok("get", f"{server.url}/object", target)
+
+    def test_mistakes_on_the_command_line(self):
+        for arguments in [["put", "x"], ["serve", self.objects], ["frobnicate"], [],
+                          ["put", "a", "tcp://127.0.0.1:1/x", "--chunk", "1000"],
+                          ["serve", self.objects, "--listen", "tcp://127.0.0.1:0", "--pool", "2M"]]:
+            self.fails([""], *arguments, status=2)
+        self.fails(["127.0.0.1:1/x", "not the address"], "get", "127.0.0.1:1/x", "y")
+        self.fails(["gopher"], "get", "gopher://127.0.0.1:1/x", "y")
+        self.fails(["cannot connect to tcp://127.0.0.1:1"], "get", "tcp://127.0.0.1:1/x", self.folder / "y")
+        self.assertIn("examples:", self.run_client("--help").stdout)
+
+    def test_files_that_can_not_be_read_or_written(self):
+        server = self.serve()
+        self.fails(["missing"], "put", self.folder / "missing", f"{server.url}/a")
+        self.fails(["not a regular file"], "put", "/dev/null", f"{server.url}/a")
+        self.ok("put", self.file("source", b"x"), f"{server.url}/a")
+        self.fails(["cannot write /dev/null"], "get", f"{server.url}/a", "/dev/null")
+        self.fails(["cannot write"], "get", f"{server.url}/a", self.folder / "missing" / "target")
+        self.fails(["several files"], "put", self.folder / "source", self.folder / "source", f"{server.url}/a")
+
+    def test_a_directory_is_served_once(self):
+        self.serve()
+        with self.assertRaisesRegex(RuntimeError, "another sluice-store serves"):
+            self.serve()
+        self.fails(["cannot serve", "missing"], "serve", self.folder / "missing", "--listen", "tcp://127.0.0.1:0")
+
+    def test_an_address_in_use(self):
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            self.fails([f"127.0.0.1:{port}"], "serve", self.objects, "--listen", f"tcp://127.0.0.1:{port}")
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root: runs the server as another user")
+    def test_a_server_that_may_not_write(self):
+        os.chmod(self.folder, 0o755)
+        os.chmod(self.objects, 0o555)
+        with self.assertRaisesRegex(RuntimeError, "cannot serve.*Permission denied"):
+            store_support.Server(self.objects, user=65534)
+
+
+if __name__ == "__main__":
+    store_support.main()
