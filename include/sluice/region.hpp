@@ -115,7 +115,7 @@ class remote_view;
 
 /// A description of memory that a peer shared: what one-sided operations aim at. Trivially copyable, so it can be sent
 /// in a message, stored, or written into an HTTP header. It is a capability: whoever holds it can use the memory until
-/// it is revoked, over a connection of the process that shared it.
+/// it is revoked, over the connection that it was shared on.
 ///
 /// Encoding, little-endian, version 1, 40 bytes:
 /// | offset | bytes | field                              |
