@@ -53,7 +53,7 @@ struct key_text {
     key_text() = default;
     /// What is too long for a key is cut; nobody but check_key() tells.
     explicit key_text(std::string_view key) noexcept
-        : bytes(static_cast<std::uint32_t>(std::min(key.size(), text.size()))) {
+        : bytes(static_cast<std::uint32_t>(std::min(key.size(), key_bytes_max))) {
         std::memcpy(text.data(), key.data(), bytes);
     }
     std::string_view view() const noexcept { return {text.data(), std::min<std::size_t>(bytes, text.size())}; }
