@@ -17,6 +17,7 @@ void tcp_lane::end(bool reset) noexcept {
     reader_.end(connection_.home());
     writer_.end(connection_.home());
     receiving_ = sending_ = nullptr;
+    release_grown();
     close_socket(reset);
 }
 

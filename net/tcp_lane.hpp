@@ -80,6 +80,7 @@ private:
     };
 
     static constexpr std::size_t buffer_bytes = frame_header_bytes + eager_bytes_max;
+    static constexpr std::size_t grown_bytes = 32 * 1024;
     static constexpr std::size_t scratch_bytes = 64 * 1024;
     static constexpr int exact_headers = 4;
 
@@ -88,6 +89,11 @@ private:
     bool parse() noexcept;
     bool begin_payload(const frame& header) noexcept;
     std::span<std::byte> next_target() noexcept;
+    std::span<std::byte> buffer() noexcept {
+        return grown_ != nullptr ? std::span(grown_, grown_bytes) : std::span(buffer_);
+    }
+    void fit_buffer(std::size_t rest) noexcept;
+    void release_grown() noexcept;
     bool received(std::int32_t result) noexcept;
     void take_payload(std::size_t bytes) noexcept;
     void release_target() noexcept;
@@ -112,6 +118,8 @@ private:
     int exact_ = 0; // headers still to be read alone: after bulk comes bulk
     sink sink_;
     std::unique_ptr<std::byte[]> scratch_;
+    bool backlog_ = false; // the last receive filled the buffer: there is more
+    std::byte* grown_ = nullptr; // stands in for buffer_ while there is a backlog, so that idle connections stay small
     std::array<std::byte, buffer_bytes> buffer_;
 
     // the writer's

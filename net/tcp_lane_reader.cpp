@@ -2,6 +2,8 @@
 #include "net/tcp_lane.hpp"
 #include "net/tcp_socket.hpp"
 
+#include <sluice/detail/frame_allocator.hpp>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -28,7 +30,7 @@ background tcp_lane::read_loop() {
 /// Handles what lies in the buffer, until it holds no whole frame or a large payload begins. False ends the reader.
 bool tcp_lane::parse() noexcept {
     while (!shut_ && sink_.left_bytes == 0 && filled_ - consumed_ >= frame_header_bytes) {
-        const std::byte* at = buffer_.data() + consumed_;
+        const std::byte* at = buffer().data() + consumed_;
         const auto header = decode(std::span<const std::byte, frame_header_bytes>(at, frame_header_bytes));
         if (!header) {
             connection_.fail(header.error());
@@ -60,7 +62,7 @@ bool tcp_lane::begin_payload(const frame& header) noexcept {
     sink_.target = sink_.owner->fill(header.payload_bytes);
     const std::size_t here = std::min(sink_.left_bytes, filled_ - consumed_);
     if (sink_.target != nullptr) {
-        std::memcpy(sink_.target, buffer_.data() + consumed_, here);
+        std::memcpy(sink_.target, buffer().data() + consumed_, here);
         connection_.count_copy(here);
     }
     consumed_ += here;
@@ -87,13 +89,33 @@ std::span<std::byte> tcp_lane::next_target() noexcept {
         if (scratch_ == nullptr) scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch_bytes);
         return {scratch_.get(), std::min(sink_.left_bytes, scratch_bytes)};
     }
-    const std::size_t rest = filled_ - consumed_;
-    if (consumed_ != 0 && rest != 0) std::memmove(buffer_.data(), buffer_.data() + consumed_, rest);
+    fit_buffer(filled_ - consumed_);
+    std::size_t wanted = buffer().size() - filled_;
+    if (exact_ > 0 && filled_ < frame_header_bytes) wanted = frame_header_bytes - filled_;
+    return buffer().subspan(filled_, wanted);
+}
+
+/// Brings the bytes of an unfinished frame to the front. Behind a full buffer there is more: then one large enough for
+/// many frames takes its place, since a receive a frame costs more than all the rest. When all is handled it goes, and
+/// waiting for the next frame takes the small one.
+void tcp_lane::fit_buffer(std::size_t rest) noexcept {
+    std::byte* const unfinished = buffer().data() + consumed_;
+    if (grown_ == nullptr && backlog_ && exact_ == 0) {
+        auto* const larger = static_cast<std::byte*>(detail::allocate_frame(grown_bytes));
+        std::memcpy(larger, unfinished, rest);
+        grown_ = larger;
+    } else if (grown_ != nullptr && !backlog_ && rest == 0) {
+        release_grown();
+    } else if (consumed_ != 0 && rest != 0) {
+        std::memmove(buffer().data(), unfinished, rest);
+    }
+    backlog_ = false;
     consumed_ = 0;
     filled_ = rest;
-    std::size_t wanted = buffer_.size() - filled_;
-    if (exact_ > 0 && filled_ < frame_header_bytes) wanted = frame_header_bytes - filled_;
-    return {buffer_.data() + filled_, wanted};
+}
+
+void tcp_lane::release_grown() noexcept {
+    if (std::byte* const gone = std::exchange(grown_, nullptr); gone != nullptr) detail::free_frame(gone, grown_bytes);
 }
 
 /// False ends the reader.
@@ -101,8 +123,12 @@ bool tcp_lane::received(std::int32_t result) noexcept {
     if (shut_) return false;
     if (result > 0) {
         const auto bytes = static_cast<std::size_t>(result);
-        if (sink_.left_bytes == 0) filled_ += bytes;
-        else take_payload(bytes);
+        if (sink_.left_bytes == 0) {
+            filled_ += bytes;
+            backlog_ = filled_ == buffer().size();
+        } else {
+            take_payload(bytes);
+        }
     } else if (result != -ECANCELED && result != -EINTR && result != -EAGAIN) {
         connection_.stream_ended(*this, result);
         return false;
