@@ -1,5 +1,7 @@
 #include "benchmarks/bench.hpp"
 
+#include "benchmarks/measure.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -82,6 +84,24 @@ row compare(std::string name, std::string unit, const std::vector<double>& ours,
     r.ratio_low = quantile(ratios, 0.25);
     r.ratio_high = quantile(ratios, 0.75);
     r.runs = static_cast<unsigned>(std::max(ours.size(), baseline.size()));
+    return r;
+}
+
+row measure_cpu(const settings& s, const cpu_comparison& what) {
+    const auto cpu_ns = [&](const std::function<void()>& work) {
+        const auto before = thread_cpu_time();
+        work();
+        return static_cast<double>((thread_cpu_time() - before).count()) / static_cast<double>(what.operations);
+    };
+    const auto figures = interleave(s.repeat, {if_wanted(s.wants_ours(), [&] { return cpu_ns(what.ours); }),
+                                               if_wanted(s.wants_baseline(), [&] { return cpu_ns(what.baseline); })});
+    row r = compare(what.name, "ns/op", figures[0], what.baseline_name, figures[1]);
+    if (s.wants_ours()) {
+        const std::uint64_t before = allocations();
+        what.ours();
+        r.allocations_per_operation =
+            static_cast<double>(allocations() - before) / static_cast<double>(what.operations);
+    }
     return r;
 }
 

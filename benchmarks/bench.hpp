@@ -20,6 +20,7 @@ struct settings {
     unsigned connections = 0;
     std::string directory = ".";   ///< where the temporary file of `file` goes
     std::size_t file_bytes = std::size_t{256} << 20;
+    bool with_fio = true;          ///< beside `file`, where fio is installed
     std::string engine = "all";    ///< contenders to run: all, ours or baseline; one alone is for profilers
     bool json = false;
 

@@ -7,7 +7,9 @@
 #include <sluice/task.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 namespace sluice::bench {
 
@@ -18,20 +20,19 @@ inline std::unique_ptr<executor> make_executor(const executor_options& options =
     return std::move(*made);
 }
 
-/// CPU time of this thread per operation, in nanoseconds.
-template <class F>
-double cpu_ns_per_operation(std::uint64_t operations, F&& work) {
-    const auto before = thread_cpu_time();
-    work();
-    return static_cast<double>((thread_cpu_time() - before).count()) / static_cast<double>(operations);
-}
+/// `run` if it is wanted, else a null contender.
+inline contender if_wanted(bool wanted, contender run) { return wanted ? std::move(run) : contender(); }
 
-/// Heap allocations of this thread per operation, counted over one run.
-template <class F>
-double allocations_per_operation(std::uint64_t operations, F&& work) {
-    const std::uint64_t before = allocations();
-    work();
-    return static_cast<double>(allocations() - before) / static_cast<double>(operations);
-}
+/// Two ways to do the same number of operations on this thread.
+struct cpu_comparison {
+    std::string name;
+    std::uint64_t operations;
+    std::function<void()> ours;
+    std::string baseline_name;
+    std::function<void()> baseline;
+};
+
+/// CPU time of this thread per operation, of both.
+row measure_cpu(const settings& s, const cpu_comparison& what);
 
 } // namespace sluice::bench

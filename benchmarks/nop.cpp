@@ -6,7 +6,6 @@
 #include <sluice/scope.hpp>
 
 #include <fmt/format.h>
-#include <optional>
 
 namespace sluice::bench {
 
@@ -24,23 +23,21 @@ task<void> side_by_side(unsigned batch, std::uint64_t operations) {
     }
     scope all;
     for (unsigned i = 0; i < batch; ++i) all.spawn(one_after_the_other(operations / batch));
-    if (auto done = co_await all.join(); !done) fail("nop: " + done.error().message());
+    const auto done = co_await all.join();
+    if (!done) fail("nop: " + done.error().message());
 }
 
 void run_batch(const settings& s, report& out, unsigned batch) {
     const std::uint64_t operations = s.iterations_or(batch == 1 ? 50'000 : 200'000) / batch * batch;
     const auto home = make_executor();
-    const auto ours = [&] { sync_wait(*home, side_by_side(batch, operations)); };
     raw::ring ring;
-    const auto baseline = [&] { raw::nops(ring, batch, operations); };
-
-    const auto figures = interleave(
-        s.repeat, {s.wants_ours() ? contender([&] { return cpu_ns_per_operation(operations, ours); }) : contender(),
-                   s.wants_baseline() ? contender([&] { return cpu_ns_per_operation(operations, baseline); }) : contender()});
-    row r = compare(fmt::format("nop.batch_{}", batch), "ns/op", figures[0], "liburing submit_and_wait", figures[1]);
+    row r = measure_cpu(s, {.name = fmt::format("nop.batch_{}", batch),
+                            .operations = operations,
+                            .ours = [&] { sync_wait(*home, side_by_side(batch, operations)); },
+                            .baseline_name = "liburing submit_and_wait",
+                            .baseline = [&] { raw::nops(ring, batch, operations); }});
     if (batch == 1) r.target = 1.05;
     if (batch == 32) r.target = 1.15;
-    if (s.wants_ours()) r.allocations_per_operation = allocations_per_operation(operations, ours);
     out.add(r);
 }
 

@@ -13,7 +13,13 @@ struct command {
 };
 
 constexpr std::array commands{
+    command{"switch", "going from coroutine to coroutine, beside bare coroutines", sluice::bench::run_switch},
+    command{"spawn", "starting and joining a task, beside bare coroutines", sluice::bench::run_spawn},
     command{"nop", "NOPs through the ring, batches of 1, 8 and 32, beside bare liburing", sluice::bench::run_nop},
+    command{"file", "random direct reads at depth 1 and 64, beside bare liburing and fio", sluice::bench::run_file},
+    command{"echo", "CPU time of a TCP echo server, beside bare epoll and bare ring servers", sluice::bench::run_echo},
+    command{"read", "one-sided reads over TCP, beside a stream of send and recv", sluice::bench::run_read},
+    command{"write", "one-sided writes over TCP, beside a stream of send and recv", sluice::bench::run_write},
 };
 
 } // namespace
@@ -28,6 +34,9 @@ int main(int argc, char** argv) {
     app.add_option("-s,--size", s.size_bytes, "bytes per operation (default: all sizes of the benchmark)");
     app.add_option("--depth", s.depth, "operations in flight (default: all depths of the benchmark)")->check(CLI::Range(1, 1024));
     app.add_option("--connections", s.connections, "connections of echo (default: 1, 64 and 1000)")->check(CLI::Range(1, 16000));
+    app.add_option("--directory", s.directory, "where the file of `file` is made; needs direct I/O")->capture_default_str();
+    app.add_option("--file-size", s.file_bytes, "its size in bytes")->capture_default_str()->check(CLI::Range(1 << 20, 1 << 30));
+    app.add_flag("!--no-fio", s.with_fio, "leave fio out of `file`");
     app.add_option("--only", s.engine, "contenders to run; one alone serves profilers")
         ->check(CLI::IsMember({"all", "ours", "baseline"}))->capture_default_str();
     app.add_flag("--json", s.json, "one JSON object a line");
