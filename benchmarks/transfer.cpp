@@ -154,7 +154,8 @@ void run_size(const settings& s, report& out, direction way, std::size_t size_by
                  .size_bytes = size_bytes,
                  .depth = depth,
                  .operations = std::max<std::uint64_t>(s.iterations_or(usual_operations(size_bytes)) / depth, 1) * depth};
-    auto made = runtime::create({.executors = 2, .pool_bytes = std::max<std::size_t>(8 << 20, 4 * size_bytes * depth)});
+    // Not pinned, as the threads of the stream are not.
+    auto made = runtime::create({.executors = 2, .pool_bytes = std::max<std::size_t>(8 << 20, 4 * size_bytes * depth), .pin = false});
     runtime rt = must(std::move(made), "runtime");
     sharing_server server(rt, size_bytes * depth);
     client ours(rt, w, server.address());
