@@ -12,7 +12,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
@@ -54,7 +53,7 @@ struct key_text {
     /// What is too long for a key is cut; nobody but check_key() tells.
     explicit key_text(std::string_view key) noexcept
         : bytes(static_cast<std::uint32_t>(std::min(key.size(), key_bytes_max))) {
-        std::memcpy(text.data(), key.data(), bytes);
+        std::copy_n(key.begin(), bytes, text.begin());
     }
     std::string_view view() const noexcept { return {text.data(), std::min<std::size_t>(bytes, text.size())}; }
 };
@@ -91,7 +90,7 @@ struct reply {
         no.code = c.category() == sluice::errc_category() ? -c.value() : c.value();
         const std::string_view words = why.detail();
         no.text_bytes = static_cast<std::uint32_t>(std::min(words.size(), no.text.size()));
-        std::memcpy(no.text.data(), words.data(), no.text_bytes);
+        std::copy_n(words.begin(), no.text_bytes, no.text.begin());
         return no;
     }
     /// The error that it carries; only with a code.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -146,6 +147,15 @@ sluice::result<offered_window> check_window(const server& s, const request& aske
 
 sluice::task<sluice::result<void>> refuse(server& s, sluice::connection& client, sluice::error why) {
     co_return co_await client.send(reply::refusal(why), {.deadline = s.options.stall_timeout});
+}
+
+sluice::task<sluice::result<void>> give_up(server& s, sluice::connection& client, sluice::error why) {
+    if (why == condition::timed_out) {
+        const std::chrono::duration<double> patience = s.options.stall_timeout;
+        why = sluice::error(why.code(), fmt::format("the client stood still for {} s (--stall-timeout)", patience.count()));
+    }
+    (void)co_await refuse(s, client, why);
+    co_return why;
 }
 
 void count(server_stats& stats, const sluice::file_stats& moved) noexcept {

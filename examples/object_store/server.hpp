@@ -52,6 +52,9 @@ sluice::result<offered_window> check_window(const server& s, const request& aske
 /// Tells the client why it doesn't get what it asked for; the connection stays.
 sluice::task<sluice::result<void>> refuse(server& s, sluice::connection& client, sluice::error why);
 
+/// Ends a transfer that has begun: tells the client why, as far as that still works, and gives the reason back.
+sluice::task<sluice::result<void>> give_up(server& s, sluice::connection& client, sluice::error why);
+
 /// Adds what a file has moved to the server's counters.
 void count(server_stats& stats, const sluice::file_stats& moved) noexcept;
 

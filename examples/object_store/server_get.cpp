@@ -97,11 +97,7 @@ sluice::task<sluice::result<void>> serve_get(server& s, sluice::connection& clie
     outgoing o{s, client, *object, window->region, window->layout, *memory, {window->layout.slots, true}};
     auto moved = co_await move_object(o);
     count(s.stats, object->file.stats());
-    if (!moved) {
-        auto why = std::move(moved).error();
-        (void)co_await refuse(s, client, why);
-        co_return why;
-    }
+    if (!moved) co_return co_await give_up(s, client, std::move(moved).error());
     ++s.stats.gets;
     co_return sluice::result<void>();
 }

@@ -133,11 +133,7 @@ sluice::task<sluice::result<void>> serve_put(server& s, sluice::connection& clie
     in.turn.open(0);
     auto taken = co_await take_in(in, std::move(key));
     count(s.stats, object->file.stats());
-    if (!taken) {
-        auto why = std::move(taken).error();
-        (void)co_await refuse(s, client, why);
-        co_return why;
-    }
+    if (!taken) co_return co_await give_up(s, client, std::move(taken).error());
     ++s.stats.puts;
     reply safe;
     safe.size_bytes = taken->size_bytes;

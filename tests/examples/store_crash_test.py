@@ -132,6 +132,8 @@ class Interrupted(StoreTest):
         client.send_signal(signal.SIGCONT)
         self.assertEqual(client.wait(PATIENCE_S), 1)
         self.assertEqual(json.loads(self.ok("stat", server.url, "--json"))["failures"], 1)
+        server.stop()
+        self.assertIn("the client stood still for 1 s", server.errors)
 
 
 @unittest.skipIf(os.geteuid() != 0, "needs root: mounts a small file system")

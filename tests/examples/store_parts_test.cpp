@@ -146,5 +146,6 @@ TEST_CASE("Store_reply.carries_an_error_over") {
     const sluice::error own(sluice::errc::unsupported, std::string(1000, 'x'));
     CHECK(store::reply::refusal(own).refused() == sluice::errc::unsupported);
     CHECK(store::reply::refusal(own).refused().detail() == std::string(store::text_bytes_max, 'x'));
+    CHECK(store::reply::refusal(sluice::errc::closed).refused() == sluice::errc::closed); // without words
     CHECK(store::reply{}.code == 0);
 }
