@@ -47,8 +47,8 @@ result<std::uint32_t> scope_index(const address& where) {
     if (number.ec == std::errc{} && number.ptr == end && index != 0) return index;
     index = if_nametoindex(where.scope.c_str());
     if (index != 0) return index;
-    return error(errc::invalid_address, "address " + quoted(where.to_string()) + ": no interface " +
-                                            quoted(where.scope) + " on this machine; `ip link` lists them");
+    return error(errc::invalid_address, "address " + net::quoted(where.to_string()) + ": no interface " +
+                                            net::quoted(where.scope) + " on this machine; `ip link` lists them");
 }
 
 std::string name_of_unix(const endpoint& e) {

@@ -39,7 +39,7 @@ result<std::vector<endpoint>> look_up(const address& where) {
     const int rc = getaddrinfo(where.host.c_str(), std::to_string(where.port).c_str(), &hints, &found);
     if (rc != 0) {
         const int value = errno_of(rc, errno);
-        return error::from_errno(value, "name " + quoted(where.host) + ": " + gai_strerror(rc));
+        return error::from_errno(value, "name " + net::quoted(where.host) + ": " + gai_strerror(rc));
     }
     const std::unique_ptr<addrinfo, free_addresses> list(found);
     std::vector<endpoint> made;
@@ -50,7 +50,7 @@ result<std::vector<endpoint>> look_up(const address& where) {
         std::memcpy(&e.storage, at->ai_addr, at->ai_addrlen);
         e.length = at->ai_addrlen;
     }
-    if (made.empty()) return error::from_errno(ENOENT, "name " + quoted(where.host) + ": has no IPv4 or IPv6 address");
+    if (made.empty()) return error::from_errno(ENOENT, "name " + net::quoted(where.host) + ": has no IPv4 or IPv6 address");
     return made;
 }
 
