@@ -44,7 +44,7 @@ sluice::task<int> throws() {
 
 sluice::task<bool> nops(int count) {
     for (int i = 0; i < count; ++i)
-        if (!co_await sluice::nop()) co_return false;
+        if (const auto r = co_await sluice::nop(); !r) co_return false;
     co_return true;
 }
 
