@@ -18,7 +18,7 @@ namespace sluice {
 /// send ends when a receiver has taken the value.
 ///
 /// Lifetime: outlives the tasks that wait; destroying it while one waits is a broken contract. Thread rule:
-/// executor-bound; between executors use on(), or a channel on one of them.
+/// executor-bound; to reach it from another executor use on().
 template <class T>
 class channel {
     static_assert(std::is_nothrow_move_constructible_v<T>, "channel: the move of a value must not throw");
@@ -32,6 +32,7 @@ public:
     channel(const channel&) = delete;
     channel& operator=(const channel&) = delete;
 
+    /// What send() returns: await it at once, it refers to the channel.
     class [[nodiscard]] send_operation : public detail::wait_node {
     public:
         bool await_ready() const noexcept { return false; }
@@ -55,6 +56,7 @@ public:
         T value_;
     };
 
+    /// What receive() returns: await it at once, it refers to the channel.
     class [[nodiscard]] receive_operation : public detail::wait_node {
     public:
         bool await_ready() const noexcept { return false; }
@@ -127,9 +129,13 @@ public:
         senders_.finish_all(detail::wait_node::outcome::closed);
         receivers_.finish_all(detail::wait_node::outcome::closed);
     }
+    /// True from close() on, also while values are left to receive.
     bool closed() const noexcept { return closed_; }
+    ///@{
+    /// Counted in values; those of senders that wait are not in size(). A rendezvous has 0 of both.
     std::size_t size() const noexcept { return count_; }
     std::size_t capacity() const noexcept { return slots_.size(); }
+    ///@}
 
 private:
     template <class U>

@@ -47,7 +47,7 @@ struct connection_options {
 
 /// Options of a listener. Connections inherit `connection`.
 struct listen_options {
-    connection_options connection{};
+    connection_options connection{};   ///< offered to each peer that connects
     std::uint32_t backlog = 1024;      ///< connections that wait for accept [listen(2)]
     bool reuse_port = false;           ///< several listeners (one an executor) share the port [socket(7) SO_REUSEPORT]
 };
@@ -55,17 +55,20 @@ struct listen_options {
 /// What a connection can do: facts of its provider and peer.
 struct capabilities {
     bool remote_cpu_bypass = false;  ///< one-sided operations don't involve the peer's CPU
-    bool atomics = true;
+    bool atomics = true;             ///< fetch_add and compare_swap work
+    ///@{
+    /// What the handshake agreed on: the smaller of both ends' connection_options of this name.
     std::uint32_t message_bytes_max = 0;
     std::uint32_t lanes = 1;
     std::uint32_t operations_in_flight = 0;
+    ///@}
 };
 
 /// Counters of one kind of operation.
 struct operation_stats {
     std::uint64_t operations = 0; ///< ended well
     std::uint64_t failures = 0;   ///< ended with an error, cancellation included
-    std::array<std::uint64_t, static_cast<std::size_t>(path::count_)> bytes_by_path{};
+    std::array<std::uint64_t, static_cast<std::size_t>(path::count_)> bytes_by_path{}; ///< payload; see bytes()
     histogram latency; ///< from co_await to completion, of those that ended well
 
     /// `s.read.bytes(path::tcp)`
@@ -74,17 +77,20 @@ struct operation_stats {
 
 /// A snapshot of a connection's counters.
 struct connection_stats {
+    ///@{
+    /// What this end started; a write_with_immediate counts as a write.
     operation_stats read, write, atomic, send, receive;
+    ///@}
     std::uint64_t served_operations = 0; ///< one-sided operations of the peer served here; one that was spread over
                                          ///< several lanes counts on each
-    std::uint64_t served_bytes = 0;
+    std::uint64_t served_bytes = 0;       ///< payload of those
     std::uint64_t refused_operations = 0; ///< of the peer, for key, bounds or access
     std::uint64_t copied_bytes = 0;       ///< payload that went through a staging buffer in user space
-    std::uint64_t zero_copy_bytes = 0;    ///< payload sent with zero-copy send
+    std::uint64_t zero_copy_bytes = 0;    ///< payload sent with zero-copy send; tcp: 0
 };
 
 /// Memory shared with a peer. Revoked when it goes: the peer's later operations on it fail with
-/// `condition::access_denied`, and none that was being served touches the memory after revoke() has resumed or the
+/// `condition::access_denied`, and none that was being served touches the memory after revoke() or the
 /// destructor has returned.
 ///
 /// Lifetime: the memory must outlive it. May outlive its connection. Thread rule: executor-bound.
@@ -97,6 +103,7 @@ public:
 
     /// What to send to the peer.
     const remote_region& description() const noexcept { return description_; }
+    /// Whether share() made it; stays true after revoke().
     explicit operator bool() const noexcept { return slot_ != nullptr; }
     /// Revokes now. Idempotent.
     void revoke() noexcept;
@@ -184,6 +191,7 @@ public:
 /// Thread rule: executor-bound.
 class SLUICE_EXPORT connection {
 public:
+    /// No connection: all but is_open(), assignment and destruction is a broken contract, as after a move.
     connection() noexcept;
     connection(connection&&) noexcept;
     connection& operator=(connection&&) noexcept;
@@ -216,6 +224,7 @@ public:
     /// Small values as messages: `send(header{...})`, `receive<header>()`; descriptions of memory go in their encoding.
     template <detail::message_value T>
     task<result<void>> send(T value, operation_options options = {});
+    /// Errors besides those of receive(view): errc::protocol_error for a message of another size, or an immediate.
     template <class T>
     task<result<T>> receive(operation_options options = {});
 
@@ -232,14 +241,19 @@ public:
     /// Waits until the connection is down: success when either side closed it, else why it broke.
     task<result<void>> closed();
 
+    /// False from the first sign of its end on, whoever caused it; closed() tells why.
     bool is_open() const noexcept;
     /// Which way payload goes now.
     sluice::path path() const noexcept;
+    /// Constant once it is connected.
     sluice::capabilities capabilities() const noexcept;
+    /// A copy, several KiB with its histograms; counts from the handshake on.
     connection_stats stats() const;
+    ///@{
     /// The peer's and our own address, "tcp://10.0.0.2:7471".
     std::string peer_address() const;
     std::string local_address() const;
+    ///@}
     /// Why this provider was chosen: "tcp: no RDMA device on this machine".
     std::string choice() const;
 
@@ -259,12 +273,17 @@ private:
 /// Lifetime: as each operation; the batch must live until submit() has resumed. Thread rule: executor-bound.
 class SLUICE_EXPORT batch {
 public:
+    /// `conn` must stay in place until submit() has resumed.
     explicit batch(connection& conn) noexcept;
     batch(batch&&) noexcept;
     ~batch();
+    ///@{
+    /// Notes an operation, which starts with submit(); unequal sizes are a broken contract here already.
     void read(remote_view from, region_view into);
     void write(remote_view to, const_region_view from);
     void send(const_region_view message);
+    ///@}
+    /// Operations noted; submit() doesn't change it.
     std::size_t size() const noexcept;
     /// Starts all; may be called once. An empty batch succeeds.
     task<result<void>> submit(operation_options options = {});
@@ -277,9 +296,11 @@ private:
 
 /// Takes connections in. `listener::close`, or its end, stops it; accepted connections live on.
 ///
-/// Thread rule: executor-bound; connections belong to the executor that accepts them.
+/// Lifetime: outlives the tasks that await accept(): close it and let them end first. Thread rule: executor-bound;
+/// connections belong to the executor that accepts them.
 class SLUICE_EXPORT listener {
 public:
+    /// Listens nowhere: all but assignment and destruction is a broken contract, as after a move.
     listener() noexcept;
     listener(listener&&) noexcept;
     listener& operator=(listener&&) noexcept;
@@ -288,12 +309,14 @@ public:
     /// The next connection whose handshake succeeded; peers that fail it are dropped and counted, and a slow one
     /// holds nobody up. When descriptors run out it waits and goes on. Errors: errc::closed, `condition::canceled`.
     task<result<connection>> accept();
+    /// Frees the port now: connections not accepted yet are dropped, tasks in accept() get errc::closed. Idempotent.
     void close() noexcept;
     /// Where it listens, with the real port.
     sluice::address address() const;
     /// Peers dropped for a failed handshake.
     std::uint64_t rejected() const noexcept;
 
+    /// For providers.
     explicit listener(std::unique_ptr<detail::provider_listener> impl) noexcept;
 
 private:

@@ -34,11 +34,17 @@ public:
     ~directory();
 
     explicit operator bool() const noexcept { return fd_ >= 0; }
+    /// As it was opened, for messages: not followed when somebody renames the directory.
     const std::string& path() const noexcept { return path_; }
+    /// The descriptor, still owned by the directory; -1 when there is none.
     int native_handle() const noexcept { return fd_; }
 
+    ///@{
+    /// Follow symbolic links that stay beneath. What they open is independent of this object.
     task<result<file>> open_file(std::string name, open_options options = {});
     task<result<directory>> open_directory(std::string name);
+    ///@}
+    ///@{
     /// Like their namesakes in file_system.hpp; the last part of a name is never followed if it is a symbolic link.
     task<result<void>> rename(std::string from, std::string to);
     task<result<void>> rename_new(std::string from, std::string to);
@@ -46,6 +52,7 @@ public:
     task<result<void>> remove_directory(std::string name);
     task<result<void>> make_directory(std::string name, std::uint16_t permissions = 0755);
     task<result<file_status>> stat(std::string name);
+    ///@}
     /// The names in a directory beneath, "." for this one.
     task<result<std::vector<directory_entry>>> list(std::string name = ".");
     /// Makes what was created, renamed and removed directly in the directory `name` durable.

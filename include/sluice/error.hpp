@@ -45,13 +45,19 @@ enum class condition {
     protocol_error,
 };
 
+///@{
+/// "sluice" for errc and "sluice condition" for condition; one object each in a process. Thread rule: thread-safe.
 SLUICE_EXPORT const std::error_category& errc_category() noexcept;
 SLUICE_EXPORT const std::error_category& condition_category() noexcept;
+///@}
 
+///@{
+/// Found by argument-dependent look-up: they make the enumerations work with <system_error>.
 inline std::error_code make_error_code(errc code) noexcept { return {static_cast<int>(code), errc_category()}; }
 inline std::error_condition make_error_condition(condition c) noexcept {
     return {static_cast<int>(c), condition_category()};
 }
+///@}
 
 } // namespace sluice
 
@@ -68,8 +74,11 @@ namespace sluice {
 /// Lifetime: self-contained. Thread rule: distinct objects safe.
 class SLUICE_EXPORT error {
 public:
+    ///@{
+    /// Implicit and free of allocation. The code 0 means success: never make a result of it.
     error(std::error_code code) noexcept : code_(code) {}
     error(errc code) noexcept : code_(code) {}
+    ///@}
     /// `detail` names what, the value, what is allowed and the remedy; it is put before the code's own text.
     error(std::error_code code, std::string_view detail);
     error(const error& other) noexcept;
@@ -86,9 +95,11 @@ public:
     /// An error from a system call's errno value (positive).
     static error from_errno(int errno_value, std::string_view detail = {});
 
+    /// In errc_category() for what sluice found, in std::generic_category() for an errno of the kernel.
     std::error_code code() const noexcept { return code_; }
     /// "DETAIL: TEXT OF THE CODE", or just the text of the code.
     std::string message() const;
+    /// The sentence alone, empty when there is none; valid while this error, or a copy of it, lives.
     std::string_view detail() const noexcept;
 
     friend bool operator==(const error& e, condition c) noexcept { return e.code_ == make_error_condition(c); }

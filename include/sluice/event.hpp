@@ -14,6 +14,7 @@ namespace sluice {
 /// executor-bound.
 class event {
 public:
+    /// `set`: whether it has happened already.
     explicit event(bool set = false) noexcept : set_(set) {}
     ~event() { SLUICE_EXPECTS(waiting_.empty(), "event: destroyed while tasks wait for it"); }
     event(const event&) = delete;
@@ -24,9 +25,12 @@ public:
         set_ = true;
         waiting_.finish_all(detail::wait_node::outcome::done);
     }
+    /// Those who come from now on wait again. Idempotent.
     void reset() noexcept { set_ = false; }
+    /// Whether wait() would pass at once.
     bool is_set() const noexcept { return set_; }
 
+    /// What wait() returns: await it at once, it refers to the event.
     class [[nodiscard]] wait_operation : public detail::wait_node {
     public:
         bool await_ready() const noexcept { return false; }

@@ -46,7 +46,7 @@ struct executor_stats {
     std::uint64_t operations_completed = 0; ///< operations that resumed their coroutine
     std::uint64_t operations_delayed = 0;   ///< operations that had to wait for a slot in the ring
     std::uint64_t in_flight = 0;            ///< operations that the kernel holds now
-    std::uint64_t spawned = 0;              ///< tasks started by spawn, a scope or sync_wait
+    std::uint64_t spawned = 0;              ///< tasks started beside others: scope, when_all, when_any, sync_wait, on
 };
 
 /// One thread with one ring. It resumes coroutines, drives their operations and sleeps when there is nothing to do.
@@ -90,6 +90,7 @@ public:
     /// Nothing when it isn't registered. Operations on the memory must have ended. Thread rule: executor thread.
     void unregister_memory(const detail::registration& memory) noexcept;
 
+    /// A snapshot. Executor thread.
     executor_stats stats() const noexcept;
     /// What the ring runs with, for people: "io_uring (single issuer, deferred task work), 256/1024 entries".
     std::string description() const;
@@ -98,10 +99,13 @@ public:
 
     // ---- for the runtime, before tasks run ----
 
+    /// What pool() answers from now on. Registers nothing: see register_memory(). The pool outlives the tasks.
     void use_pool(memory_pool& pool) noexcept { pool_ = &pool; }
 
     // ---- for awaitables: executor thread only ----
 
+    /// Its coroutine is resumed later in this turn of the loop or in another one, never from within this call. The
+    /// node belongs to the executor until then.
     void make_ready(detail::ready_node& node) noexcept { ready_.push(node); }
     /// Takes back what make_ready queued, so that its coroutine can be destroyed; false when it isn't queued. Linear:
     /// for teardown.
@@ -125,14 +129,22 @@ public:
     void start(detail::ready_node& op) noexcept { started_.push(op); }
     /// Asks the kernel to cancel it; the operation still completes exactly once.
     void cancel(operation& op) noexcept;
+    ///@{
+    /// From add until it fires or is removed the node is linked and must stay where it is. Firing unlinks it, then
+    /// calls `fire`, at its deadline or later. Logarithmic at most, amortised.
     void add_timer(detail::timer_node& timer) noexcept;
     void remove_timer(detail::timer_node& timer) noexcept;
+    ///@}
+    ///@{
     /// Polled in every turn and armed before sleeping; must be removed before it is destroyed.
     void add_poll_source(detail::poll_source& source);
     void remove_poll_source(detail::poll_source& source) noexcept;
+    ///@}
     /// Runs the loop until `done` is true; for sync_wait.
     void run_until(const bool& done);
+    /// Adds to executor_stats::spawned.
     void count_spawn() noexcept;
+    /// Owned by the executor.
     detail::engine& ring() noexcept;
     /// Which memory is registered, and in which slots.
     const detail::buffer_table& buffers() const noexcept;

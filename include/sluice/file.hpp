@@ -29,8 +29,8 @@ enum class creation : std::uint8_t {
 
 /// How a file is opened. `{.mode = sluice::open_mode::write, .direct = true}`
 struct open_options {
-    open_mode mode = open_mode::read;
-    creation create = creation::automatic;
+    open_mode mode = open_mode::read;      ///< decides what `creation::automatic` means
+    creation create = creation::automatic; ///< whether the file may, or must, exist
     bool direct = false;              ///< past the page cache [open(2) O_DIRECT], where the file system can
     std::uint16_t permissions = 0644; ///< of a file that is made; the umask is taken off [umask(2)]
 };
@@ -67,11 +67,14 @@ public:
 
     explicit operator bool() const noexcept { return state_ != nullptr; }
 
+    ///@{
     /// `co_await f.read(offset, to)`: result<size_t>, the bytes read: all of `to`, or fewer only when the file ended.
     detail::file_read read(std::uint64_t offset, std::span<std::byte> to) noexcept {
         return detail::file_read(state(), offset, to);
     }
     detail::file_read read(std::uint64_t offset, region_view to) noexcept { return read(offset, to.bytes()); }
+    ///@}
+    ///@{
     /// `co_await f.read_exact(offset, to)`: result<void>; errc::end_of_file when the file ends before.
     detail::file_read_exact read_exact(std::uint64_t offset, std::span<std::byte> to) noexcept {
         return detail::file_read_exact(state(), offset, to);
@@ -79,6 +82,8 @@ public:
     detail::file_read_exact read_exact(std::uint64_t offset, region_view to) noexcept {
         return read_exact(offset, to.bytes());
     }
+    ///@}
+    ///@{
     /// `co_await f.write(offset, from)`: result<void>, all bytes or an error.
     detail::file_write write(std::uint64_t offset, std::span<const std::byte> from) noexcept {
         return detail::file_write(state(), offset, from);
@@ -86,6 +91,8 @@ public:
     detail::file_write write(std::uint64_t offset, const_region_view from) noexcept {
         return write(offset, from.bytes());
     }
+    ///@}
+    ///@{
     /// The same from and to many pieces of memory, one after another in the file. Any number of them: several
     /// requests are made, so other writers may come in between. `parts` must outlive the co_await.
     detail::file_read_vectored read_vectored(std::uint64_t offset, std::span<const std::span<std::byte>> parts) noexcept {
@@ -95,6 +102,7 @@ public:
                                                std::span<const std::span<const std::byte>> parts) noexcept {
         return detail::file_write_vectored(state(), offset, parts);
     }
+    ///@}
 
     /// Makes data and metadata durable [fsync(2)]. It covers writes that have completed, not those in flight. After an
     /// error the data may be lost even if a later sync succeeds: write it again to a new file.
@@ -108,6 +116,7 @@ public:
     }
     /// Cuts or grows (with a hole) the file to `size` bytes [ftruncate(2)]. Not cancellable.
     task<result<void>> truncate(std::uint64_t size);
+    /// Of the open file, also when its name is gone or has been taken by another [statx(2)].
     task<result<file_status>> stat();
 
     /// `co_await f.close()`: result<void>; the file is closed whatever the result, which may be the error of an earlier
@@ -118,9 +127,11 @@ public:
     bool is_direct() const noexcept;
     /// Offsets and lengths that are multiples of this, in memory that is too, need no buffered part; 1 when buffered.
     std::uint32_t alignment_bytes() const noexcept;
+    /// Since it was opened.
     file_stats stats() const noexcept;
+    /// As it was opened, or the name given to adopt(); for messages.
     const std::string& path() const noexcept;
-    /// The descriptor; still owned by the file.
+    /// The descriptor, still owned by the file; with O_DIRECT set when is_direct().
     int native_handle() const noexcept;
 
     /// For the library.

@@ -14,13 +14,18 @@ namespace sluice {
 /// Thread rule: distinct objects safe.
 class histogram {
 public:
+    /// Negative counts as 0, more than the last bucket holds (over a minute) as that.
     void record(std::chrono::nanoseconds value) noexcept {
         ++buckets_[index_of(value.count() < 0 ? 0 : static_cast<std::uint64_t>(value.count()))];
         ++count_;
     }
+    /// Values recorded, merged ones included.
     std::uint64_t count() const noexcept { return count_; }
+    ///@{
+    /// As percentile().
     std::chrono::nanoseconds p50() const noexcept { return percentile(0.50); }
     std::chrono::nanoseconds p99() const noexcept { return percentile(0.99); }
+    ///@}
     /// The upper edge of the bucket in which the `fraction` (0..1) of the values lies; 0 when nothing was recorded.
     std::chrono::nanoseconds percentile(double fraction) const noexcept {
         const auto wanted = static_cast<std::uint64_t>(fraction * static_cast<double>(count_));
@@ -31,6 +36,7 @@ public:
         }
         return std::chrono::nanoseconds(0);
     }
+    /// Adds the values of `other`, as if they had been recorded here.
     void merge(const histogram& other) noexcept {
         for (std::size_t i = 0; i < buckets_.size(); ++i) buckets_[i] += other.buckets_[i];
         count_ += other.count_;

@@ -19,18 +19,22 @@ enum class access : std::uint16_t {
     remote_atomic = 4,
 };
 
+///@{
+/// Bit by bit.
 constexpr access operator|(access a, access b) noexcept {
     return static_cast<access>(static_cast<std::uint16_t>(a) | static_cast<std::uint16_t>(b));
 }
 constexpr access operator&(access a, access b) noexcept {
     return static_cast<access>(static_cast<std::uint16_t>(a) & static_cast<std::uint16_t>(b));
 }
+///@}
 /// True when `granted` includes all of `wanted`.
 constexpr bool allows(access granted, access wanted) noexcept { return (granted & wanted) == wanted; }
 
 /// Which way the bytes went.
 enum class path : std::uint8_t { tcp, rdma, gpu_direct, gpu_staged, file_direct, file_buffered, count_ };
 
+/// "file-direct" for path::file_direct; a constant.
 constexpr const char* to_string(path p) noexcept {
     switch (p) {
     case path::tcp: return "tcp";

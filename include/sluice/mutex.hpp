@@ -22,6 +22,7 @@ public:
     public:
         /// Holds nothing.
         lock_guard() noexcept = default;
+        /// False when default-made, unlocked, moved from, or from a try_lock() that failed.
         bool owns_lock() const noexcept { return permit_.count() != 0; }
         /// Unlocks now. Idempotent.
         void unlock() noexcept { permit_.release(); }
@@ -33,6 +34,7 @@ public:
         semaphore::permit permit_;
     };
 
+    /// What lock() returns: await it at once, it refers to the mutex.
     class [[nodiscard]] lock_operation {
     public:
         bool await_ready() const noexcept { return false; }
@@ -57,6 +59,7 @@ public:
     lock_operation lock() noexcept { return lock_operation(permit_); }
     /// A guard that owns the lock when the mutex was free, and holds nothing otherwise.
     lock_guard try_lock() noexcept { return lock_guard(permit_.try_acquire()); }
+    /// Whether somebody holds it, the caller included.
     bool locked() const noexcept { return permit_.available() == 0; }
 
 private:

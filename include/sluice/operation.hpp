@@ -43,7 +43,7 @@ enum class opcode : std::uint8_t {
 /// The kernel request of an operation: the fields of a submission queue entry that sluice uses, with its names, so
 /// that public headers need no liburing. Any engine (io_uring, epoll) can serve it.
 struct request {
-    opcode code = opcode::nop;
+    opcode code = opcode::nop; ///< what is asked
     std::uint8_t sqe_flags = 0;     ///< IOSQE_* bits
     std::uint16_t ioprio = 0;       ///< recv, send and accept flags live here [io_uring_prep_recv(3)]
     std::int32_t fd = -1;           ///< descriptor, or slot of the file table with IOSQE_FIXED_FILE
@@ -77,19 +77,25 @@ public:
         return begin(h.promise());
     }
 
+    /// What the kernel is, or will be, asked: for the engine, and for messages.
     const sluice::request& request() const noexcept { return request_; }
+    /// From the co_await until its last completion: it must not be destroyed.
     bool in_flight() const noexcept { return state_ != state::idle && state_ != state::done; }
 
     // ---- for the engine ----
+    /// How far it is: forwards only, but for a step that restarts it.
     enum class state : std::uint8_t {
-        idle,
+        idle,      ///< not awaited yet
         queued,    ///< waits for the engine to take it
         withdrawn, ///< canceled while it waited: the engine completes it without asking the kernel
         submitted, ///< the kernel has it
-        done,
+        done,      ///< the result is there, the coroutine about to resume
     };
+    ///@{
+    /// The engine moves it from `queued` to `withdrawn` or `submitted`.
     state current_state() const noexcept { return state_; }
     void set_state(state s) noexcept { state_ = s; }
+    ///@}
     /// A completion of the request arrived: ends the operation, unless its step goes on.
     void complete(std::int32_t result, std::uint32_t flags) noexcept {
         result_ = result;
@@ -105,11 +111,14 @@ protected:
     /// when more completions are to come. Runs inside the completion loop: it must not resume anything.
     using step_function = bool (*)(operation&) noexcept;
 
+    /// Without a step the first completion ends it.
     explicit operation(step_function step = nullptr) noexcept : step_(step) {}
     ~operation() {
         if (in_flight()) [[unlikely]] detail::operation_destroyed_in_flight(*this);
     }
 
+    /// Queues the request under the awaiting task; false when its token is stopped already: then nothing was asked, the
+    /// result is -ECANCELED, and the task goes on at once.
     bool begin(detail::promise_base& promise) noexcept {
         SLUICE_EXPECTS(state_ == state::idle, "operation: awaited twice");
         const stop_token token = promise.token();
@@ -139,10 +148,10 @@ protected:
         return false;
     }
 
-    sluice::request request_;
-    std::int32_t result_ = 0;
-    std::uint32_t flags_ = 0;
-    bool cancel_requested_ = false;
+    sluice::request request_;       ///< filled in before begin(), changed by steps only
+    std::int32_t result_ = 0;       ///< of the last completion: what the call returns, or -errno [io_uring_enter(2)]
+    std::uint32_t flags_ = 0;       ///< IORING_CQE_F_* of the last completion [io_uring_enter(2)]
+    bool cancel_requested_ = false; ///< a stop came in flight; restart() then ends it instead
 
 private:
     static void on_stop(detail::stop_callback_node& node) noexcept {
@@ -174,6 +183,7 @@ public:
 /// Errors: `condition::canceled`, EBADF. Lifetime: `fd` stays open until it resumes.
 class [[nodiscard]] readiness : public operation {
 public:
+    /// `events`: at least one bit; POLLERR and POLLHUP are reported unasked [poll(2)].
     readiness(int fd, std::uint32_t events) noexcept {
         request_.code = opcode::poll_add;
         request_.fd = fd;

@@ -32,12 +32,12 @@ enum class purpose : std::uint8_t { general, receive };
 
 /// How full a pool is. Bytes count what is leased, rounded up to whole blocks of 4 KiB.
 struct pool_occupancy {
-    std::size_t size_bytes = 0;
-    std::size_t used_bytes = 0;
+    std::size_t size_bytes = 0; ///< of the whole pool, the reserve included
+    std::size_t used_bytes = 0; ///< leased now, for any purpose
     std::size_t peak_bytes = 0; ///< the most that was used at once
-    std::size_t reserve_bytes = 0;
-    std::size_t leases = 0;
-    std::size_t waiters = 0;
+    std::size_t reserve_bytes = 0; ///< for purpose::receive alone
+    std::size_t leases = 0;        ///< buffers out now
+    std::size_t waiters = 0;       ///< tasks that wait in allocate() now
     std::uint64_t waits = 0; ///< allocations that had to wait, since the pool was made
 };
 
@@ -61,14 +61,20 @@ public:
     ~pooled_buffer() { reset(); }
 
     explicit operator bool() const noexcept { return pool_ != nullptr; }
+    ///@{
+    /// Exactly as long as was asked for; valid until the lease goes. Uninitialised, or left over from the last lease.
     std::byte* data() const noexcept { return view_.data(); }
     std::size_t size_bytes() const noexcept { return view_.size_bytes(); }
     std::span<std::byte> bytes() const noexcept { return view_.bytes(); }
     region_view view() const noexcept { return view_; }
+    ///@}
     operator region_view() const noexcept { return view_; }
     operator const_region_view() const noexcept { return view_; }
+    ///@{
+    /// As region_view; the lease keeps the memory, the view does not.
     region_view first(std::size_t n) const noexcept { return view_.first(n); }
     region_view subview(std::size_t offset, std::size_t n) const noexcept { return view_.subview(offset, n); }
+    ///@}
     /// Gives the memory back now.
     void reset() noexcept;
 
@@ -107,7 +113,9 @@ public:
     /// The same without waiting: errc::out_of_resources when there is no room now or others of this purpose wait already.
     result<pooled_buffer> try_allocate(std::size_t size_bytes, purpose use = purpose::general);
 
+    /// A consistent snapshot, under the pool's mutex.
     pool_occupancy occupancy() const noexcept;
+    /// All of its memory, for executor::register_memory(); lives as long as the pool.
     const detail::registration& registration() const noexcept;
     /// Whether it lies in reserved 2 MiB pages; transparent ones don't count, since nothing tells how many there are.
     bool uses_huge_pages() const noexcept;
@@ -125,11 +133,14 @@ private:
 
 /// One request for memory: a link of the pool's queue. It is served on any thread and resumes on its own.
 struct memory_pool::waiter : detail::ready_node, detail::posted_node {
+    /// `granted` and `canceled` exclude each other: whichever comes first, under the pool's mutex.
     enum class state : std::uint8_t { idle, waiting, granted, canceled, too_large };
+    /// In the list of the task's stop token while it waits.
     struct stop_hook : detail::stop_callback_node {
-        waiter* owner = nullptr;
+        waiter* owner = nullptr; ///< the waiter that holds it
     };
 
+    /// For `n` bytes of `from`, which must outlive it.
     waiter(memory_pool& from, std::size_t n, purpose what) noexcept : pool(&from), size_bytes(n), use(what) {}
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
@@ -138,23 +149,27 @@ struct memory_pool::waiter : detail::ready_node, detail::posted_node {
                        "memory pool: a task was destroyed while it waits for memory");
     }
 
-    // constant once it waits
+    ///@{
+    /// Constant once it waits.
     memory_pool* pool;
     std::size_t size_bytes;
     purpose use;
     executor* home = nullptr;
     detail::stop_state* stop_state = nullptr;
+    ///@}
 
-    // its executor's thread only
-    stop_hook hook;
+    stop_hook hook; ///< its executor's thread only
 
-    // the pool's mutex guards these while it waits
+    ///@{
+    /// The pool's mutex guards these while it waits.
     state current = state::idle;
     region_view granted;
     waiter* later = nullptr;
     waiter* earlier = nullptr;
+    ///@}
 };
 
+/// What allocate() returns: await it once; it refers to the pool.
 class [[nodiscard]] memory_pool::allocation {
 public:
     bool await_ready() const noexcept { return false; }

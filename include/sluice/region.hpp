@@ -35,6 +35,7 @@ class region_view;
 class const_region_view {
 public:
     constexpr const_region_view() noexcept = default;
+    /// A range that leaves `home` is a broken contract; `home` must outlive the view.
     const_region_view(const std::byte* data, std::size_t size_bytes, const detail::registration& home) noexcept
         : data_(data), size_bytes_(size_bytes), registration_(&home) {
         SLUICE_EXPECTS(data >= home.base && size_bytes <= home.size_bytes &&
@@ -42,10 +43,13 @@ public:
                        "region view: outside its registered memory");
     }
 
+    ///@{
+    /// Null and 0 for an empty view. registration() is all the memory that the view is a part of.
     const std::byte* data() const noexcept { return data_; }
     std::size_t size_bytes() const noexcept { return size_bytes_; }
     std::span<const std::byte> bytes() const noexcept { return {data_, size_bytes_}; }
     const detail::registration* registration() const noexcept { return registration_; }
+    ///@}
 
     /// The first `n` bytes; more than there are is a broken contract.
     const_region_view first(std::size_t n) const noexcept { return subview(0, n); }
@@ -70,15 +74,21 @@ private:
 class region_view {
 public:
     constexpr region_view() noexcept = default;
+    /// As const_region_view.
     region_view(std::byte* data, std::size_t size_bytes, const detail::registration& home) noexcept
         : data_(data), checked_(data, size_bytes, home) {}
 
     operator const_region_view() const noexcept { return checked_; }
+    ///@{
+    /// As const_region_view, writable.
     std::byte* data() const noexcept { return data_; }
     std::size_t size_bytes() const noexcept { return checked_.size_bytes(); }
     std::span<std::byte> bytes() const noexcept { return {data_, size_bytes()}; }
     const detail::registration* registration() const noexcept { return checked_.registration(); }
+    ///@}
 
+    ///@{
+    /// As const_region_view: past the end is a broken contract.
     region_view first(std::size_t n) const noexcept { return subview(0, n); }
     region_view subview(std::size_t offset, std::size_t n) const noexcept {
         region_view part = *this;
@@ -86,13 +96,15 @@ public:
         part.data_ += offset;
         return part;
     }
+    ///@}
 
 private:
     std::byte* data_ = nullptr;
     const_region_view checked_;
 };
 
-/// Memory of the program's own, registered for transfers. Move-only; unregisters when it goes.
+/// Memory of the program's own, made known for transfers: tcp needs no more. Files gain from fixed buffers only through
+/// executor::register_memory(), with `*view().registration()`. Move-only.
 ///
 /// Lifetime: the memory must outlive the region, the region every operation and share that uses it. Thread rule:
 /// distinct objects safe.
@@ -102,9 +114,11 @@ public:
     /// Errors: `condition::invalid` for an empty range.
     static result<memory_region> create(std::span<std::byte> memory, memory_kind kind = memory_kind::host);
 
+    /// All of it; empty when default-made or moved from.
     region_view view() const noexcept;
     operator region_view() const noexcept { return view(); }
     operator const_region_view() const noexcept { return view(); }
+    /// 0 when default-made or moved from.
     std::size_t size_bytes() const noexcept { return registration_ == nullptr ? 0 : registration_->size_bytes; }
 
 private:
@@ -129,7 +143,9 @@ class remote_view;
 /// | 24     | 8     | remote key                         |
 /// | 32     | 8     | owner: random number of the sharer |
 struct SLUICE_EXPORT remote_region {
+    /// Length of the encoding above.
     static constexpr std::size_t encoded_bytes = 40;
+    /// The kind of connection that it was shared on; others refuse it. Numbers are part of the encoding.
     enum class provider_kind : std::uint8_t { tcp = 0, rdma = 1 };
 
     std::uint64_t address = 0;    ///< the peer's virtual address; not a pointer here
@@ -137,15 +153,17 @@ struct SLUICE_EXPORT remote_region {
     std::uint64_t key = 0;        ///< unguessable, of one registration
     std::uint64_t owner = 0;      ///< which runtime shared it, so that a description for another peer is refused
     std::uint32_t generation = 0; ///< counts re-use of the key's slot
-    access granted = access::none;
-    provider_kind provider = provider_kind::tcp;
+    access granted = access::none; ///< for information: the sharer checks its own record
+    provider_kind provider = provider_kind::tcp; ///< see provider_kind
 
+    /// The 40 bytes of the table. decode(encode()) gives the same description on any machine.
     std::array<std::byte, encoded_bytes> encode() const noexcept;
     /// Errors: `condition::protocol_error` (length, version, provider, access bits, or a range that wraps), with the
     /// offending value.
     static result<remote_region> decode(std::span<const std::byte> bytes);
     /// 80 lower-case hexadecimal digits: the encoding, fit for an HTTP header.
     std::string to_string() const;
+    /// Exactly what to_string() gives, no upper case. Errors: as decode(), with the offending character.
     static result<remote_region> from_string(std::string_view text);
 
     /// The first `n` bytes; more than there are is a broken contract.
@@ -161,13 +179,19 @@ static_assert(std::is_trivially_copyable_v<remote_region>);
 class remote_view {
 public:
     constexpr remote_view() noexcept = default;
+    /// All of it; a copy of the description, so nothing need outlive the view.
     remote_view(const remote_region& region) noexcept : region_(region), size_bytes_(region.size_bytes) {}
 
+    ///@{
+    /// The range is `size_bytes()` from `offset()` bytes into region(); address() is its start at the peer.
     const remote_region& region() const noexcept { return region_; }
     std::uint64_t offset() const noexcept { return offset_; }
     std::uint64_t address() const noexcept { return region_.address + offset_; }
     std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+    ///@}
 
+    ///@{
+    /// A range that leaves this view is a broken contract.
     remote_view first(std::uint64_t n) const noexcept { return subview(0, n); }
     remote_view subview(std::uint64_t offset, std::uint64_t n) const noexcept {
         SLUICE_EXPECTS(offset <= size_bytes_ && n <= size_bytes_ - offset, "remote view: subview past the end");
@@ -176,6 +200,7 @@ public:
         part.size_bytes_ = n;
         return part;
     }
+    ///@}
 
 private:
     remote_region region_;

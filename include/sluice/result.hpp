@@ -36,23 +36,31 @@ class [[nodiscard]] result {
     static_assert(!std::is_reference_v<T> && !std::is_same_v<std::remove_cv_t<T>, sluice::error>);
 
 public:
+    ///@{
+    /// As std::expected.
     using value_type = T;
     using error_type = sluice::error;
+    ///@}
 
     result() noexcept(std::is_nothrow_default_constructible_v<T>)
         requires std::is_default_constructible_v<T>
         : value_(), has_value_(true) {}
 
+    /// Success; implicit, from whatever makes a `T`.
     template <class U = T>
         requires(std::is_constructible_v<T, U> && !std::is_same_v<std::remove_cvref_t<U>, result> &&
                  !std::is_convertible_v<U, sluice::error>)
     result(U&& value) noexcept(std::is_nothrow_constructible_v<T, U>)
         : value_(std::forward<U>(value)), has_value_(true) {}
 
+    ///@{
+    /// A failure; implicit, so that `return errc::closed;` and `co_return` of an error work.
     result(sluice::error e) noexcept : error_(std::move(e)), has_value_(false) {}
     result(errc code) noexcept : error_(code), has_value_(false) {}
     result(std::error_code code) noexcept : error_(code), has_value_(false) {}
+    ///@}
 
+    /// A copied error shares its sentence.
     result(const result& other)
         requires std::is_copy_constructible_v<T>
         : has_value_(other.has_value_) {
@@ -82,6 +90,7 @@ public:
     }
     ~result() { destroy(); }
 
+    /// Success? A result that was moved from keeps its answer.
     bool has_value() const noexcept { return has_value_; }
     explicit operator bool() const noexcept { return has_value_; }
 
@@ -91,10 +100,15 @@ public:
     T* operator->() noexcept { return std::addressof(checked()); }
     const T* operator->() const noexcept { return std::addressof(const_cast<result*>(this)->checked()); }
 
+    ///@{
+    /// Throws std::system_error with the error's code and sentence when there is no value.
     T& value() & { return throwing(); }
     const T& value() const& { return const_cast<result*>(this)->throwing(); }
     T&& value() && { return std::move(throwing()); }
+    ///@}
 
+    ///@{
+    /// A broken contract when it holds a value.
     const sluice::error& error() const& noexcept {
         SLUICE_EXPECTS(!has_value_, "result: error() of a result that holds a value");
         return error_;
@@ -103,7 +117,10 @@ public:
         SLUICE_EXPECTS(!has_value_, "result: error() of a result that holds a value");
         return std::move(error_);
     }
+    ///@}
 
+    ///@{
+    /// The value, or `fallback` for any error, which is evaluated in either case.
     template <class U>
     T value_or(U&& fallback) const& {
         return has_value_ ? value_ : static_cast<T>(std::forward<U>(fallback));
@@ -112,12 +129,15 @@ public:
     T value_or(U&& fallback) && {
         return has_value_ ? std::move(value_) : static_cast<T>(std::forward<U>(fallback));
     }
+    ///@}
 
+    /// `f(value)`, which returns a result; an error is passed on and `f` not called.
     template <class F>
     auto and_then(F&& f) && -> std::invoke_result_t<F, T&&> {
         if (!has_value_) return std::move(error_);
         return std::invoke(std::forward<F>(f), std::move(value_));
     }
+    /// A result of what `f(value)` returns; an error is passed on and `f` not called.
     template <class F>
     auto transform(F&& f) && -> result<std::invoke_result_t<F, T&&>> {
         if (!has_value_) return std::move(error_);
@@ -128,6 +148,7 @@ public:
             return std::invoke(std::forward<F>(f), std::move(value_));
         }
     }
+    /// `f(error)`, which returns a result of this type; success is passed on and `f` not called.
     template <class F>
     result or_else(F&& f) && {
         if (has_value_) return std::move(*this);
@@ -164,14 +185,21 @@ private:
 template <>
 class [[nodiscard]] result<void> {
 public:
+    ///@{
+    /// As std::expected.
     using value_type = void;
     using error_type = sluice::error;
+    ///@}
 
     // Success makes no error object: its std::error_code would cost a call into the C++ library.
     result() noexcept : none_(), has_value_(true) {}
+    ///@{
+    /// A failure; implicit, so that `return errc::closed;` and `co_return` of an error work.
     result(sluice::error e) noexcept : error_(std::move(e)), has_value_(false) {}
     result(errc code) noexcept : error_(code), has_value_(false) {}
     result(std::error_code code) noexcept : error_(code), has_value_(false) {}
+    ///@}
+    /// A copied error shares its sentence.
     result(const result& other) noexcept : none_(), has_value_(other.has_value_) {
         if (!has_value_) std::construct_at(std::addressof(error_), other.error_);
     }
@@ -187,14 +215,18 @@ public:
     }
     ~result() { destroy(); }
 
+    /// Success? A result that was moved from keeps its answer.
     bool has_value() const noexcept { return has_value_; }
     explicit operator bool() const noexcept { return has_value_; }
     void operator*() const noexcept {
         SLUICE_EXPECTS(has_value_, "result: the value of a result that holds an error");
     }
+    /// Throws std::system_error with the error's code and sentence when it holds one.
     void value() const {
         if (!has_value_) detail::throw_error(error_);
     }
+    ///@{
+    /// A broken contract when it holds a value.
     const sluice::error& error() const& noexcept {
         SLUICE_EXPECTS(!has_value_, "result: error() of a result that holds a value");
         return error_;
@@ -203,11 +235,14 @@ public:
         SLUICE_EXPECTS(!has_value_, "result: error() of a result that holds a value");
         return std::move(error_);
     }
+    ///@}
+    /// `f()`, which returns a result, after success; otherwise its error is passed on.
     template <class F>
     auto and_then(F&& f) && -> std::invoke_result_t<F> {
         if (!has_value_) return std::move(error_);
         return std::invoke(std::forward<F>(f));
     }
+    /// `f(error)`, which returns a result of this type; success is passed on and `f` not called.
     template <class F>
     result or_else(F&& f) && {
         if (has_value_) return std::move(*this);

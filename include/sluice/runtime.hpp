@@ -32,7 +32,7 @@ struct runtime_options {
     mode rdma = mode::automatic;                  ///< `require` fails with the reason where there is none
     mode gpu_direct = mode::automatic;            ///< likewise
     bool pin = true;                              ///< each executor to a CPU of its own, where there are enough
-    executor_options executor{};                  ///< of every executor; `cpu` is set by `pin`
+    executor_options executor{};                  ///< of every executor; a `cpu` given here goes before `pin`
 };
 
 /// N executors, one memory pool registered with all of them, and the providers. The first object of a program.
@@ -48,25 +48,35 @@ public:
     runtime& operator=(runtime&&) noexcept;
     ~runtime();
 
+    /// Any thread; lives as long as the runtime.
     memory_pool& pool() noexcept;
+    /// How many there are; constant.
     std::uint32_t executors() const noexcept;
+    /// 0..executors()-1, else a broken contract. Any thread; what may be done there is the executor's thread rule.
     executor& executor_at(std::uint32_t index) noexcept;
 
+    ///@{
     /// Connects to a listener. Where several providers could, `connection::choice()` says which was taken and why.
     /// Errors: `condition::invalid` (address or options), `condition::not_found` (name), ECONNREFUSED,
     /// EHOSTUNREACH, `condition::timed_out`, `condition::protocol_error` (the other side isn't sluice),
     /// errc::version_mismatch, `condition::unsupported` (scheme not available here).
     task<result<connection>> connect(std::string_view to, connection_options options = {});
     task<result<connection>> connect(address to, connection_options options = {});
+    ///@}
+    ///@{
+    /// Listens for connections, on the executor of the calling task.
     /// Errors: `condition::invalid`, `condition::busy` (address in use), `condition::access_denied`.
     task<result<listener>> listen(std::string_view on, listen_options options = {});
     task<result<listener>> listen(address on, listen_options options = {});
+    ///@}
 
-    /// Runs `work` on executor `index` and waits for it, on a thread that is none of the runtime's executors.
+    /// Runs `work` on executor `index` and blocks until it has ended; returns or rethrows what it did. On a thread that
+    /// has an executor, this runtime's or its own, it is a broken contract.
     template <class T>
     T sync_wait(task<T> work, std::uint32_t index = 0);
 
     struct impl;
+    /// For the library.
     impl& internals() noexcept { return *impl_; }
 
 private:

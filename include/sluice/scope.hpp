@@ -31,14 +31,18 @@ public:
     scope(const scope&) = delete;
     scope& operator=(const scope&) = delete;
 
+    ///@{
     /// Starts a child. Allowed at any time, by children too and while another task is in join(), which then waits for
     /// the new one as well. Its frames come from the thread's recycled ones.
     void spawn(task<void> work);
     void spawn(task<result<void>> work);
+    ///@}
 
+    ///@{
     /// Children that have not ended.
     std::size_t size() const noexcept { return running_; }
     bool empty() const noexcept { return running_ == 0; }
+    ///@}
 
     /// Asks every child, and those still to come, to stop.
     void request_stop() noexcept;
@@ -66,6 +70,7 @@ public:
         scope& scope_;
         detail::promise_base* waiter_ = nullptr;
     };
+    /// See join_operation.
     join_operation join() noexcept { return join_operation(*this); }
 
 private:

@@ -18,6 +18,7 @@ namespace sluice {
 /// contract. Thread rule: executor-bound.
 class SLUICE_EXPORT semaphore {
 public:
+    /// `permits` to begin with; no upper limit, release() may add more.
     explicit semaphore(std::size_t permits) noexcept : available_(permits) {}
     ~semaphore() { SLUICE_EXPECTS(waiting_.empty(), "semaphore: destroyed while tasks wait for permits"); }
     semaphore(const semaphore&) = delete;
@@ -37,6 +38,7 @@ public:
         }
         ~permit() { release(); }
 
+        /// Permits held; 0 when default-made, released, detached or moved from.
         std::size_t count() const noexcept { return count_; }
         /// Gives the permits back now. Idempotent.
         void release() noexcept {
@@ -56,6 +58,7 @@ public:
         std::size_t count_ = 0;
     };
 
+    /// What acquire() returns: await it at once, it refers to the semaphore.
     class [[nodiscard]] acquire_operation : public detail::wait_node {
     public:
         bool await_ready() const noexcept { return false; }
@@ -93,6 +96,7 @@ public:
     permit try_acquire(std::size_t n = 1) noexcept { return take(n) ? permit(*this, n) : permit(); }
     /// Adds `n` permits, which go to those who wait, in their order.
     void release(std::size_t n = 1) noexcept;
+    /// Permits that nobody holds; may be more than 0 while a task waits for many.
     std::size_t available() const noexcept { return available_; }
 
 private:

@@ -42,6 +42,7 @@ constexpr std::chrono::nanoseconds to_nanoseconds(std::chrono::nanoseconds d) no
 /// Thread rule: executor-bound.
 class [[nodiscard]] sleep_until : detail::timer_node, detail::ready_node {
 public:
+    /// `time_point::max()` never comes: it sleeps until it is stopped.
     explicit sleep_until(std::chrono::steady_clock::time_point when) noexcept { deadline = when; }
     sleep_until(const sleep_until&) = delete;
     sleep_until& operator=(const sleep_until&) = delete;
@@ -71,6 +72,7 @@ private:
     bool canceled_ = false;
 };
 
+/// See sleep_until. A duration too long to express sleeps until it is stopped; a negative one is over at once.
 template <class Rep, class Period>
 sleep_until sleep_for(std::chrono::duration<Rep, Period> d) noexcept {
     return sleep_until(detail::deadline_after(detail::to_nanoseconds(d)));

@@ -55,8 +55,11 @@ struct stop_state {
 class stop_token {
 public:
     stop_token() noexcept = default;
+    /// Never goes back to false.
     bool stop_requested() const noexcept { return state_ != nullptr && state_->requested; }
+    /// Whether it belongs to a source at all.
     bool stop_possible() const noexcept { return state_ != nullptr; }
+    /// For awaitables: where callbacks are linked; null without a source.
     detail::stop_state* state() const noexcept { return state_; }
 
 private:
@@ -81,7 +84,9 @@ public:
     stop_source(const stop_source&) = delete;
     stop_source& operator=(const stop_source&) = delete;
 
+    /// Valid while this source lives.
     stop_token token() noexcept { return stop_token(&state_); }
+    /// Executor thread: true once the request has taken effect there.
     bool stop_requested() const noexcept { return state_.requested; }
     /// Idempotent. On another thread than the executor's it is posted and takes effect a moment later.
     void request_stop() noexcept;

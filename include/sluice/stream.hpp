@@ -93,7 +93,7 @@ private:
 
 } // namespace detail
 
-/// Options of a stream; unix sockets have neither.
+/// Options of a stream; a unix socket ignores them.
 struct stream_options {
     bool no_delay = true; ///< small writes leave at once [tcp(7) TCP_NODELAY]
 };
@@ -130,14 +130,18 @@ public:
     /// Closes now. Idempotent.
     void close() noexcept;
 
-    /// Of the two ends; names are given as numbers.
+    ///@{
+    /// Of the two ends; names are given as numbers. Errors: EBADF when closed, ENOTCONN.
     result<address> local_address() const;
     result<address> peer_address() const;
+    ///@}
+    /// The descriptor, still owned by the stream; -1 when it is closed.
     int native_handle() const noexcept { return state_.fd; }
 
 protected:
+    /// Takes over a connected socket.
     explicit stream(int fd) noexcept : state_{.fd = fd} {}
-    detail::stream_state state_;
+    detail::stream_state state_; ///< operations in flight point here
 };
 
 /// Options of a stream listener.
@@ -164,6 +168,7 @@ public:
     /// The next stream. When descriptors or memory run out it waits, with growing pauses up to a quarter of a second,
     /// and goes on; a peer that gave up meanwhile is skipped. Errors: `condition::canceled`.
     task<result<stream>> accept();
+    /// Not while accept() is awaited (a contract): stop that task first. Idempotent.
     void close() noexcept;
     /// Where it listens, with the real port.
     sluice::address address() const { return address_; }

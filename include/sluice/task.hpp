@@ -98,8 +98,11 @@ private:
 template <class T>
 class [[nodiscard]] task {
 public:
+    ///@{
+    /// What co_await gives, and what the compiler needs of a coroutine.
     using value_type = T;
     using promise_type = detail::task_promise<T>;
+    ///@}
 
     task() noexcept = default;
     task(task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -114,6 +117,7 @@ public:
 
     explicit operator bool() const noexcept { return handle_ != nullptr; }
 
+    /// Refers to the frame, which stays owned by the task.
     class [[nodiscard]] awaiter {
     public:
         bool await_ready() const noexcept { return false; }

@@ -29,9 +29,9 @@ struct transfer_options {
 };
 
 /// `co_await transfer(file, {.offset = 0, .size = n}, conn, remote, {.chunk = 1 << 20, .window = 8})`: moves a part of a
-/// file into a peer's memory, reading some chunks from the disk while others are written to the peer. Holds `window`
-/// chunks of pool memory, taken in one allocation, whatever the size; waits for them while the pool is empty. The sizes
-/// of both sides must be equal (a contract). Size 0 succeeds at once.
+/// file into a peer's memory, reading some chunks from the disk while others are written to the peer. Holds at most
+/// `window` chunks of pool memory, taken in one allocation, and waits for them while the pool is empty; without a
+/// runtime `pool` must be given. The sizes of both sides must be equal (a contract). Size 0 succeeds at once.
 ///
 /// Errors: `condition::invalid` (an option, by name), errc::end_of_file when the file is shorter, and those of
 /// file::read, connection::write and memory_pool::allocate. The first failure stops the other chunks, which are waited

@@ -23,7 +23,7 @@ struct operation_options {
 
 /// What a receive got.
 struct received {
-    std::size_t size_bytes = 0;
+    std::size_t size_bytes = 0;                ///< of the message, or of the write that brought the immediate
     std::optional<std::uint32_t> immediate{}; ///< set for write_with_immediate: then the bytes lie in shared memory
 };
 

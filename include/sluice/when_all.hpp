@@ -50,6 +50,7 @@ task<std::vector<T>> when_all(std::vector<task<T>> tasks) {
     co_return values;
 }
 
+/// The same for tasks that return nothing.
 inline task<void> when_all(std::vector<task<void>> tasks) {
     executor& home = co_await this_executor();
     detail::branch_group group(home, co_await this_stop_token(), detail::branch_group::stops_at::first_exception);

@@ -18,7 +18,7 @@ namespace sluice {
 template <class T>
 struct when_any_result {
     std::size_t index; ///< position among the arguments, from 0
-    T value;
+    T value;           ///< of that task
 };
 
 namespace detail {
