@@ -110,9 +110,13 @@ private:
         const region_view here = self.memory_.subview(index * size, size);
         const remote_view there = self.remote_.subview(index * size, size);
         for (std::uint64_t i = 0; i < operations; ++i) {
-            auto done = self.work_.way == direction::read ? co_await self.connection_.read(there, here)
-                                                          : co_await self.connection_.write(there, here);
-            must(std::move(done), "transfer");
+            if (self.work_.way == direction::read) {
+                auto done = co_await self.connection_.read(there, here);
+                must(std::move(done), "read");
+            } else {
+                auto done = co_await self.connection_.write(there, here);
+                must(std::move(done), "write");
+            }
         }
     }
     static task<void> run_all(client& self) {

@@ -86,7 +86,6 @@ struct connection_stats {
     std::uint64_t served_bytes = 0;       ///< payload of those
     std::uint64_t refused_operations = 0; ///< of the peer, for key, bounds or access
     std::uint64_t copied_bytes = 0;       ///< payload that went through a staging buffer in user space
-    std::uint64_t zero_copy_bytes = 0;    ///< payload sent with zero-copy send; tcp: 0
 };
 
 /// Memory shared with a peer. Revoked when it goes: the peer's later operations on it fail with
