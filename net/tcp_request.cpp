@@ -4,6 +4,7 @@
 #include "net/tcp_requester.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace sluice::net {
 
@@ -28,9 +29,10 @@ frame_type request_type(transfer_kind kind, std::uint64_t size) noexcept {
 } // namespace
 
 frame tcp_request::request_frame() const noexcept {
-    const remote_region& region = owner->remote.region();
-    frame f{.type = request_type(kind, size), .id = id(), .size = size, .immediate = owner->immediate};
+    frame f{.type = request_type(kind, size), .id = id(), .size = size};
     if (kind == transfer_kind::send) return f;
+    const remote_region& region = owner->remote.region();
+    f.immediate = owner->immediate;
     f.key = region.key;
     f.generation = region.generation;
     f.address = owner->remote.address() + offset;
@@ -39,9 +41,19 @@ frame tcp_request::request_frame() const noexcept {
     return f;
 }
 
+std::span<const std::byte> tcp_request::source() const noexcept {
+    if (copied) return std::span(copy_).first(size);
+    return owner->source.bytes().subspan(offset, size);
+}
+
+void tcp_request::copy_source() noexcept {
+    SLUICE_EXPECTS(size <= copy_.size(), "tcp: too long a message to copy");
+    if (size > 0) std::memcpy(copy_.data(), owner->source.data(), size);
+    copied = true;
+}
+
 void tcp_request::show(gather& out, const frame& header, std::size_t bytes) noexcept {
-    out.add(header, bytes == 0 ? std::span<const std::byte>() : owner->source.bytes().subspan(offset + sent_bytes, bytes),
-            this);
+    out.add(header, bytes == 0 ? std::span<const std::byte>() : source().subspan(sent_bytes, bytes), this);
     sent_bytes += bytes;
     ++in_gather;
 }
@@ -114,7 +126,7 @@ tcp_request& request_table::acquire(tcp_requester& requester, tcp_lane& lane, tr
     tcp_request& r = table_.at(slot);
     if (slot == free_) free_ = r.next_free;
     const std::uint32_t generation = r.generation + 1;
-    r = tcp_request{};
+    static_cast<request_state&>(r) = {};
     r.requester = &requester;
     r.lane = &lane;
     r.slot = slot;

@@ -92,6 +92,11 @@ void tcp_requester::launch(transfer& t) noexcept {
         r.leaving = true;
         ++leaving_;
         lane.send(r);
+        if (t.kind == transfer_kind::send && r.size <= tcp_request::copied_bytes_max) {
+            r.copy_source();
+            connection_.count_copy(r.size);
+            finish_share(r);
+        }
     }
     SLUICE_EXPECTS(offset == total, "tcp: the shares don't add up to the operation");
 }

@@ -58,7 +58,13 @@ bool transfer::begin(promise_base& waiter) noexcept {
     }
     if (timer_.owner != nullptr) executor_->add_timer(timer_);
     connection_->began();
+    starting_ = true;
     connection_->start(*this);
+    starting_ = false;
+    if (in_flight_) return true;
+    // It could be done at once. Others get their turn now and then all the same.
+    if (executor_->take_inline_budget()) return false;
+    executor_->make_ready(*this);
     return true;
 }
 
@@ -70,7 +76,7 @@ void transfer::complete(error e) noexcept {
     failed_ = static_cast<bool>(e.code());
     error_ = std::move(e);
     connection_->ended(*this, !failed_);
-    executor_->make_ready(*this);
+    if (!starting_) executor_->make_ready(*this);
 }
 
 void transfer::on_deadline(timer_node& node) noexcept {

@@ -83,7 +83,7 @@ public:
     bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
         return begin(h.promise());
     }
-    /// For batches and providers: starts without awaiting; `done` is made ready at the end instead.
+    /// Starts it; `waiter` is resumed at the end. False when it has ended already, and nobody will be resumed.
     bool begin(promise_base& waiter) noexcept;
 
 protected:
@@ -113,6 +113,7 @@ private:
     bool failed_ = false;
     bool in_flight_ = false;
     bool begun_ = false;
+    bool starting_ = false; // inside begin(): what ends here need not be resumed
 };
 
 } // namespace detail

@@ -27,7 +27,7 @@ task<void> serve_when_open(runtime&, connection& c, gate& g, std::size_t size_by
 task<remote_region> hold_peer(connection& c, gate& g) {
     const remote_region theirs = must(co_await c.receive<remote_region>({.deadline = 30s}));
     must(co_await c.send(char{1}, {.deadline = 30s}));
-    g.wait_until_held();
+    co_await g.until_held();
     co_return theirs;
 }
 

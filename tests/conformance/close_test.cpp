@@ -166,7 +166,7 @@ task<void> answers(runtime&, connection& c) {
 task<void> closes_a_silent_peer(runtime&, connection& c, gate& g) {
     const gate::opener at_the_end(g);
     must(co_await c.send(char{1}));
-    g.wait_until_held();
+    co_await g.until_held();
     const auto ended = co_await c.close();
     if (!ended) must_fail(ended, condition::closed);
     VERIFY(!c.is_open());

@@ -31,9 +31,12 @@ void gate::hold() {
     changed_.wait(lock, [this] { return open_; });
 }
 
-void gate::wait_until_held() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return held_; });
+task<void> gate::until_held() {
+    const auto held = [this] {
+        const std::lock_guard lock(mutex_);
+        return held_;
+    };
+    while (!held()) co_await yield();
 }
 
 void gate::open() {

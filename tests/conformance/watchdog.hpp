@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sluice/task.hpp>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -28,8 +30,8 @@ class gate {
 public:
     /// Blocks until open() was called. On the thread to be held.
     void hold();
-    /// Waits until a thread is held.
-    void wait_until_held();
+    /// Waits until a thread is held; the executor of the waiting task goes on meanwhile.
+    task<void> until_held();
     void open();
 
     /// Opens it at the end of a block, however that ends.

@@ -144,14 +144,14 @@ TEST_CASE("Tcp_cancel.a_write_that_waits_for_its_answer") {
 TEST_CASE("Tcp_cancel.small_writes_and_messages_behind_a_stalled_socket_keep_their_bytes") {
     play([](connection& conn, raw_peer& peer) -> task<void> {
         memory bulk(large, 1);
-        memory small(64, 7);
+        memory small(300, 7);
         beside writing(do_write(conn, made_up(large), bulk, {.deadline = 300ms}));
         scope s;
         s.spawn(writing.run());
         const frame request = co_await peer.receive(frame_type::write);
         // The socket is full now, or soon; what comes next waits behind it.
         beside sending(do_send(conn, small, {.deadline = 100ms}));
-        beside putting(do_write(conn, made_up(64), small, {.deadline = 100ms}));
+        beside putting(do_write(conn, made_up(300), small, {.deadline = 100ms}));
         s.spawn(sending.run());
         s.spawn(putting.run());
         auto joined = co_await s.join();
@@ -167,8 +167,8 @@ TEST_CASE("Tcp_cancel.small_writes_and_messages_behind_a_stalled_socket_keep_the
             const frame f = co_await peer.receive();
             if (f.type == frame_type::commit) committed = true;
             if (f.type != frame_type::message && f.type != frame_type::write) continue;
-            REQUIRE(peer.payload.size() == 64);
-            for (std::size_t i = 0; i < 64; ++i) REQUIRE(peer.payload[i] == memory::pattern(i, 7));
+            REQUIRE(peer.payload.size() == 300);
+            for (std::size_t i = 0; i < 300; ++i) REQUIRE(peer.payload[i] == memory::pattern(i, 7));
         }
         co_await peer.send({.type = frame_type::end, .status = frame_status::canceled, .id = request.id});
         co_await check_alive(conn, peer);
