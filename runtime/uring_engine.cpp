@@ -27,6 +27,9 @@ namespace {
 constexpr std::uint64_t wake_tag = 1;
 constexpr std::uint64_t cancel_tag = 2;
 
+// No executor has use for more operations at once; it keeps the doubling of a limit from running on.
+constexpr unsigned in_flight_ceiling = 1U << 24;
+
 struct flag_set {
     unsigned flags;
     const char* name;
@@ -100,6 +103,7 @@ private:
     bool arm_wake() noexcept;
     bool prepare_cancel(std::uint64_t user_data) noexcept;
     [[gnu::always_inline]] void reap() noexcept;
+    [[gnu::noinline]] void admit_more() noexcept;
     void submitted(int rc) noexcept;
     [[gnu::noinline]] void enter_failed(int rc) noexcept;
     bool kernel_has_work() const noexcept {
@@ -118,7 +122,7 @@ private:
     static constexpr unsigned unsent_cancel = 8; // cancels_ holds something
     unsigned attention_ = unarmed;
     unsigned in_flight_ = 0;     // requests that the kernel holds and that will still post a completion
-    unsigned in_flight_max_ = 0; // so that completions never overflow the queue
+    unsigned in_flight_max_ = 0; // so that completions don't overflow the queue; see admit_more()
     unsigned requeue_failures_ = 0;
     const char* flags_name_ = "";
     bool ring_fd_registered_ = false;
@@ -383,6 +387,10 @@ inline void uring_engine::turn_and_wait(std::optional<std::chrono::steady_clock:
         return;
     }
     take_started();
+    if ((attention_ & delayed) != 0 && in_flight_max_ < in_flight_ceiling) [[unlikely]] {
+        admit_more();
+        return;
+    }
     ++stats_.sleeps;
     if (!deadline) {
         submitted(io_uring_submit_and_wait(&ring_, 1));
@@ -394,6 +402,16 @@ inline void uring_engine::turn_and_wait(std::optional<std::chrono::steady_clock:
         submitted(io_uring_submit_and_wait_timeout(&ring_, &first, 1, &ts, nullptr));
     }
     reap();
+}
+
+/// Operations wait for a slot, and nothing else is to be done. If nothing completes either, all that the kernel holds may
+/// wait for ever, like the receives of idle connections: then more are let in than the completion queue has entries.
+/// Should more of them than that complete at once, the kernel keeps the rest for the next turn [io_uring_setup(2)
+/// IORING_FEAT_NODROP].
+void uring_engine::admit_more() noexcept {
+    const auto before = stats_.completed;
+    turn();
+    if (stats_.completed == before) in_flight_max_ *= 2;
 }
 
 void uring_engine::drive(executor_impl& loop, executor& self, const bool* done) noexcept {

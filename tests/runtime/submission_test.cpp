@@ -66,6 +66,19 @@ sluice::task<bool> cancel_the_delayed_first(int fd, std::array<int, 2>& canceled
     co_return second_joined.has_value() && first_joined.has_value() && first_goes_on;
 }
 
+sluice::task<bool> work_beside_idle_ones(int fd, int idle, int& canceled) {
+    sluice::scope waiting;
+    for (int i = 0; i < idle; ++i) waiting.spawn(wait_forever(fd, canceled));
+    bool good = true;
+    for (int i = 0; i < 10; ++i) {
+        const auto done = co_await sluice::nop();
+        good = good && done.has_value();
+    }
+    waiting.request_stop();
+    const auto joined = co_await waiting.join();
+    co_return good && joined.has_value();
+}
+
 } // namespace
 
 TEST_CASE("Submission.many_more_operations_than_the_rings_hold_all_complete") {
@@ -95,4 +108,14 @@ TEST_CASE("Submission.delayed_operations_are_canceled_while_the_ring_stays_full"
     CHECK(canceled == std::array{8, 100});
     CHECK(home->stats().operations_delayed == 100);
     CHECK(home->stats().operations_started == 8);
+}
+
+TEST_CASE("Submission.operations_without_end_hold_up_no_others_however_many_they_are") {
+    const auto home = sluice::testing::make_executor(small_ring);
+    const never_ready quiet;
+    int canceled = 0;
+    CHECK(sluice::sync_wait(*home, work_beside_idle_ones(quiet.fd, 3000, canceled)));
+    CHECK(canceled == 3000); // all at once, into a queue of 16: the kernel keeps what doesn't fit
+    CHECK(home->stats().operations_started == 3010);
+    CHECK(home->stats().in_flight == 0);
 }
