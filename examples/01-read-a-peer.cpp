@@ -18,7 +18,8 @@ sluice::task<int> app(sluice::runtime& rt, const char* address) {
     if (!buffer) co_return 1;
     auto done = co_await conn->read(*region, *buffer); // all bytes or an error
     if (!done) co_return 1;
-    std::printf("read %zu bytes: %s\n", buffer->size_bytes(), reinterpret_cast<const char*>(buffer->data()));
+    const int size = static_cast<int>(buffer->size_bytes()); // the peer need not have ended its text with a zero
+    std::printf("read %d bytes: %.*s\n", size, size, reinterpret_cast<const char*>(buffer->data()));
     auto closed = co_await conn->close();
     co_return closed ? 0 : 1;
 }

@@ -31,6 +31,7 @@ sluice::task<sluice::result<client>> client::open(sluice::runtime& runtime, std:
     c.inbox_ = std::move(*inbox);
     sluice::connection_options wishes;
     wishes.message_bytes_max = message_bytes_max;
+    wishes.connect_timeout = options.timeout;
     auto connection = co_await runtime.connect(std::move(server), wishes);
     if (!connection) co_return std::move(connection).error();
     c.connection_ = std::move(*connection);
@@ -115,22 +116,22 @@ sluice::task<sluice::result<void>> client::remove(std::string key) {
     co_return sluice::result<void>();
 }
 
-sluice::task<sluice::result<std::vector<object_info>>> client::list(std::string prefix) {
+sluice::task<sluice::result<object_list>> client::list(std::string prefix) {
     auto asked = co_await ask(new_request(verb::list), key_text(prefix));
     if (!asked) co_return std::move(asked).error();
-    std::vector<object_info> found;
+    object_list found;
     for (;;) {
         auto got = co_await hear();
         if (!got) co_return std::move(got).error();
         if (got->size_bytes == sizeof(reply)) {
             auto end = heard<reply>(*got);
-            if (!end) co_return std::move(end).error();
-            std::ranges::sort(found, {}, &object_info::key);
+            if (!end) found.complete = std::move(end).error();
+            std::ranges::sort(found.objects, {}, &object_info::key);
             co_return std::move(found);
         }
         auto one = heard<entry>(*got);
         if (!one) co_return std::move(one).error();
-        found.push_back({.key = std::string(one->key_view()),
+        found.objects.push_back({.key = std::string(one->key_view()),
                          .size_bytes = one->size_bytes,
                          .modified_ns = one->modified_ns});
     }

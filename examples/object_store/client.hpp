@@ -34,6 +34,11 @@ struct object_info {
     std::uint32_t crc32c = 0;
 };
 
+struct object_list {
+    std::vector<object_info> objects;
+    sluice::result<void> complete; ///< the server's error when it had to leave some out
+};
+
 /// Whom to tell how a transfer goes; both may be empty.
 struct transfer_watch {
     std::function<void(std::uint64_t bytes)> expected{}; ///< once, when the size is known
@@ -44,7 +49,7 @@ struct transfer_watch {
 ///
 /// Errors of all requests: what the server says, with its words; `condition::closed` when it is gone,
 /// `condition::timed_out` when it gives no sign. After an error in the middle of a transfer `is_usable()` is false.
-/// Lifetime: the runtime outlives it; it must not go while a request is awaited. Thread rule: executor-bound.
+/// Keys must have passed check_key. Lifetime: the runtime outlives it; it must not go while a request is awaited. Thread rule: executor-bound.
 class client {
 public:
     static sluice::task<sluice::result<client>> open(sluice::runtime& runtime, std::string server,
@@ -56,8 +61,8 @@ public:
     sluice::task<sluice::result<object_info>> get(std::string key, std::string file, transfer_watch watch = {});
     sluice::task<sluice::result<object_info>> stat(std::string key);
     sluice::task<sluice::result<void>> remove(std::string key);
-    /// Objects whose keys start with `prefix`, sorted.
-    sluice::task<sluice::result<std::vector<object_info>>> list(std::string prefix);
+    /// Objects whose keys start with `prefix`, of at most key_bytes_max bytes; sorted.
+    sluice::task<sluice::result<object_list>> list(std::string prefix);
     sluice::task<sluice::result<server_stats>> server();
     sluice::task<sluice::result<void>> close();
 

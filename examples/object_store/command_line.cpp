@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -102,7 +103,10 @@ std::string finish(settings& s, const raw_options& raw) {
     s.server.stall_timeout = from_seconds(raw.stall_seconds);
     s.client.timeout = from_seconds(raw.timeout_seconds);
     s.pool_bytes = static_cast<std::size_t>(raw.pool_bytes);
-    if (s.what == command::put || s.what == command::get) split_target(s);
+    if (s.what == command::put || s.what == command::get) {
+        split_target(s);
+        if (s.target.empty()) return "the last argument, where to, is empty";
+    }
     return {};
 }
 
@@ -139,6 +143,9 @@ std::optional<settings> parse_command_line(int argc, char** argv, int& status) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
+        const auto is_named = [&](const CLI::App* known) { return known->get_name() == argv[1]; };
+        if (argc > 1 && argv[1][0] != '-' && !std::ranges::any_of(app.get_subcommands({}), is_named))
+            fmt::print(stderr, "sluice-store: there is no command \"{}\"\n", argv[1]);
         status = app.exit(e) == 0 ? 0 : usage_mistake;
         return std::nullopt;
     }

@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace store {
@@ -55,6 +57,19 @@ sluice::result<std::vector<transfer_job>> plan_get(const settings& s) {
     return jobs;
 }
 
+/// The later of two would silently replace the earlier.
+sluice::result<void> check_distinct(const settings& s, const std::vector<transfer_job>& jobs) {
+    std::map<std::string_view, std::size_t> by_target;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        const std::string& target = s.what == command::put ? jobs[i].object.key : jobs[i].file;
+        const auto [before, is_new] = by_target.emplace(target, i);
+        if (!is_new)
+            return sluice::error(sluice::errc::invalid_argument, fmt::format("{} and {} would both become {}",
+                                                                             s.names[before->second], s.names[i], target));
+    }
+    return {};
+}
+
 /// What the workers of a command share.
 struct transfers {
     sluice::runtime& runtime;
@@ -71,8 +86,7 @@ sluice::task<sluice::result<void>> connect(transfers& t, const std::string& serv
     if (link && link->is_usable() && linked_to == server) co_return sluice::result<void>();
     link.reset();
     auto opened = co_await client::open(t.runtime, server, t.s.client);
-    if (!opened)
-        co_return sluice::error(opened.error().code(), fmt::format("cannot connect to {}", server));
+    if (!opened) co_return cannot_connect(server, opened.error());
     link.emplace(std::move(*opened));
     linked_to = server;
     co_return sluice::result<void>();
@@ -112,7 +126,16 @@ sluice::task<void> work(transfers& t) {
 } // namespace
 
 sluice::result<std::vector<transfer_job>> plan_transfers(const settings& s) {
-    return s.what == command::put ? plan_put(s) : plan_get(s);
+    auto jobs = s.what == command::put ? plan_put(s) : plan_get(s);
+    if (jobs)
+        if (auto distinct = check_distinct(s, *jobs); !distinct) return std::move(distinct).error();
+    return jobs;
+}
+
+sluice::error cannot_connect(const std::string& server, const sluice::error& why) {
+    std::string text = fmt::format("cannot connect to {}", server);
+    if (!why.detail().empty()) text += fmt::format(": {}", why.detail());
+    return {why.code(), text};
 }
 
 std::size_t client_pool_bytes(const settings& s, std::size_t jobs) {

@@ -23,10 +23,16 @@ struct transfer_job {
 /// What `put` or `get` have to do; finds mistakes before anything moves.
 sluice::result<std::vector<transfer_job>> plan_transfers(const settings& s);
 
+/// What `ls`, `stat` and `rm` ask about, likewise.
+sluice::result<std::vector<location>> plan_queries(const settings& s);
+
+/// "cannot connect to SERVER", with the library's reason.
+sluice::error cannot_connect(const std::string& server, const sluice::error& why);
+
 /// The commands. Each prints what it has to say and gives the exit status.
 sluice::task<int> run_serve(sluice::runtime& runtime, const settings& s);
 sluice::task<int> run_transfers(sluice::runtime& runtime, const settings& s, const std::vector<transfer_job>& jobs);
-sluice::task<int> run_queries(sluice::runtime& runtime, const settings& s);
+sluice::task<int> run_queries(sluice::runtime& runtime, const settings& s, const std::vector<location>& places);
 
 /// Memory that the pool of a client needs.
 std::size_t client_pool_bytes(const settings& s, std::size_t jobs);

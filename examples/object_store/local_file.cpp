@@ -26,9 +26,12 @@ std::string temporary_for(const std::string& path) {
 
 sluice::result<void> check_target(const std::string& path) {
     std::error_code ignored;
-    const auto there = std::filesystem::status(path, ignored);
+    const auto there = std::filesystem::symlink_status(path, ignored);
     if (std::filesystem::is_directory(there))
         return sluice::error::from_errno(EISDIR, fmt::format("cannot write the file {}", path));
+    if (std::filesystem::is_symlink(there)) // a rename would replace the link itself
+        return sluice::error(sluice::errc::invalid_argument,
+                             fmt::format("cannot write {}: it is a symbolic link; name the file that it leads to", path));
     if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
         return sluice::error(sluice::errc::invalid_argument,
                              fmt::format("cannot write {}: only regular files can be replaced", path));

@@ -4,6 +4,11 @@
 
 #include <sluice/runtime.hpp>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 // sluice-store: see README.md beside this file.
@@ -22,18 +27,49 @@ int serve(const store::settings& s, store::stop_signals& signals) {
                        {.pool_bytes = s.pool_bytes});
 }
 
+int usage_mistake(const store::settings& s, std::string_view what, const sluice::error& why) {
+    constexpr int status = 2;
+    store::report_failure(s, what, why);
+    return status;
+}
+
 int transfer(const store::settings& s, store::stop_signals& signals) {
     auto jobs = store::plan_transfers(s);
-    if (!jobs) return store::report_failure(s, s.what == store::command::put ? "put" : "get", jobs.error());
+    if (!jobs) return usage_mistake(s, s.what == store::command::put ? "put" : "get", jobs.error());
     return sluice::run(
         [&](sluice::runtime& runtime) { return store::until_signal(signals, run_transfers(runtime, s, *jobs)); },
         {.pool_bytes = store::client_pool_bytes(s, jobs->size())});
 }
 
 int query(const store::settings& s, store::stop_signals& signals) {
+    auto places = store::plan_queries(s);
+    if (!places) return usage_mistake(s, s.names.front(), places.error());
     constexpr std::size_t pool_bytes = std::size_t{2} << 20;
-    return sluice::run([&](sluice::runtime& runtime) { return store::until_signal(signals, run_queries(runtime, s)); },
-                       {.pool_bytes = pool_bytes});
+    return sluice::run(
+        [&](sluice::runtime& runtime) { return store::until_signal(signals, run_queries(runtime, s, *places)); },
+        {.pool_bytes = pool_bytes});
+}
+
+int run(const store::settings& s) {
+    store::stop_signals signals;
+    switch (s.what) {
+    case store::command::serve: return serve(s, signals);
+    case store::command::put:
+    case store::command::get: return transfer(s, signals);
+    case store::command::list:
+    case store::command::stat:
+    case store::command::remove: return query(s, signals);
+    }
+    return 1;
+}
+
+/// What could not be printed has not been said: that is a failure too.
+int flushed(int status) {
+    errno = 0;
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    std::fprintf(stderr, "sluice-store: cannot write to standard output%s%s\n", errno != 0 ? ": " : "",
+                 errno != 0 ? std::strerror(errno) : "");
+    return status == 0 ? 1 : status;
 }
 
 } // namespace
@@ -42,14 +78,10 @@ int main(int argc, char** argv) {
     int status = 0;
     const auto settings = store::parse_command_line(argc, argv, status);
     if (!settings) return status;
-    store::stop_signals signals;
-    switch (settings->what) {
-    case store::command::serve: return serve(*settings, signals);
-    case store::command::put:
-    case store::command::get: return transfer(*settings, signals);
-    case store::command::list:
-    case store::command::stat:
-    case store::command::remove: return query(*settings, signals);
+    try {
+        return flushed(run(*settings));
+    } catch (const std::system_error& e) { // fmt::print, when what it prints no longer fits the buffer
+        std::fprintf(stderr, "sluice-store: cannot write the output: %s\n", e.what());
+        return 1;
     }
-    return 1;
 }

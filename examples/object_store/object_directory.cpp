@@ -34,16 +34,32 @@ sluice::error object_error(const sluice::error& why, const std::string& key) {
     return {why.code(), key};
 }
 
-sluice::task<sluice::result<object_header>> header_of(sluice::directory& root, std::string key) {
+/// The first bytes of an object's file, as many as a header has unless the file is shorter.
+struct file_start {
+    std::array<std::byte, object_header::encoded_bytes> bytes{};
+    std::size_t read_bytes = 0;
+    std::uint64_t file_bytes = 0;
+    std::span<const std::byte> span() const noexcept { return std::span(bytes).first(read_bytes); }
+};
+
+sluice::task<sluice::result<file_start>> start_of(sluice::directory& root, std::string key) {
     auto status = co_await root.stat(key);
     if (!status) co_return object_error(status.error(), key);
     if (status->type != sluice::file_type::regular) co_return object_error(sluice::error::from_errno(ENOENT), key);
     auto file = co_await root.open_file(key);
     if (!file) co_return object_error(file.error(), key);
-    std::array<std::byte, object_header::encoded_bytes> start{};
-    auto read = co_await file->read(0, std::span<std::byte>(start));
-    if (!read) co_return std::move(read).error();
-    co_return object_header::decode(std::span(start).first(*read), status->size_bytes, key);
+    file_start start;
+    start.file_bytes = status->size_bytes;
+    auto read = co_await file->read(0, std::span<std::byte>(start.bytes));
+    if (!read) co_return object_error(read.error(), key);
+    start.read_bytes = *read;
+    co_return start;
+}
+
+sluice::task<sluice::result<object_header>> header_of(sluice::directory& root, std::string key) {
+    auto start = co_await start_of(root, key);
+    if (!start) co_return std::move(start).error();
+    co_return object_header::decode(start->span(), start->file_bytes, key);
 }
 
 } // namespace
@@ -91,11 +107,23 @@ sluice::task<sluice::result<std::vector<listed_object>>> listing::next() {
         }
         std::string key = std::move(files_.back());
         files_.pop_back();
-        auto header = co_await header_of(*root_, key);
+        sluice::result<object_header> header = sluice::errc::canceled;
+        if (auto allowed = check_key(key); allowed) header = co_await header_of(*root_, key);
+        else header = std::move(allowed).error();
         if (header) found.push_back({std::move(key), *header});
         else if (header.error() == condition::canceled) co_return std::move(header).error();
+        else if (header.error() != condition::not_found) { // else removed meanwhile
+            ++unlisted_;
+            if (!first_unlisted_) first_unlisted_ = std::move(header).error();
+        }
     }
     co_return found;
+}
+
+sluice::result<void> listing::complete() const {
+    if (!first_unlisted_) return {};
+    return sluice::error(first_unlisted_->code(),
+                         fmt::format("{} files can't be listed, the first: {}", unlisted_, first_unlisted_->detail()));
 }
 
 sluice::task<sluice::result<object_directory>> object_directory::open(std::string path) {
@@ -119,7 +147,10 @@ sluice::task<sluice::result<object_directory>> object_directory::open(std::strin
     if (!stale) co_return cannot(stale.error());
     for (const sluice::directory_entry& each : *stale) {
         auto removed = co_await made.temporaries_.remove(each.name);
-        if (!removed) co_return cannot(removed.error());
+        if (!removed)
+            co_return sluice::error(removed.error().code(),
+                                    fmt::format("cannot serve the directory {}: cannot remove {}/{} from it; remove it by hand",
+                                                path, private_folder, each.name));
     }
     co_return std::move(made);
 }
@@ -178,6 +209,11 @@ sluice::task<sluice::result<void>> object_directory::commit(pending_object& obje
 }
 
 sluice::task<sluice::result<void>> object_directory::remove(std::string key) {
+    auto start = co_await start_of(root_, key);
+    if (!start) co_return std::move(start).error();
+    if (!object_header::is_object(start->span())) // somebody else's file
+        co_return sluice::error(sluice::errc::invalid_argument,
+                                fmt::format("{} was not put by sluice-store; remove the file by other means", key));
     auto removed = co_await root_.remove(key);
     if (!removed && removed.error() == std::errc::is_a_directory) removed = sluice::error::from_errno(ENOENT);
     if (!removed) co_return object_error(removed.error(), key);

@@ -8,6 +8,7 @@
 #include <sluice/task.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,8 +50,11 @@ class listing {
 public:
     listing(sluice::directory& root, std::string prefix)
         : root_(&root), prefix_(std::move(prefix)), folders_(1, std::string()) {}
-    /// The next objects, in no order; none at the end. What is no object is left out.
+    /// The next objects, in no order; none at the end. What is removed meanwhile, directories and special files are left
+    /// out; a file that can't be read or is no object is too, and complete() tells.
     sluice::task<sluice::result<std::vector<listed_object>>> next();
+    /// Errors: that of the first file that was left out, and how many there are.
+    sluice::result<void> complete() const;
 
 private:
     sluice::task<sluice::result<void>> open_folder(std::string folder);
@@ -59,6 +63,8 @@ private:
     std::string prefix_;
     std::vector<std::string> folders_; ///< still to be looked at, each with a slash at its end
     std::vector<std::string> files_;   ///< of the last one
+    std::optional<sluice::error> first_unlisted_;
+    std::uint64_t unlisted_ = 0;
 };
 
 /// The directory of a server: one file per object, named by its key. What is being written lies in `.sluice-store/` in
@@ -78,6 +84,7 @@ public:
     sluice::task<sluice::result<pending_object>> begin(std::uint64_t size_bytes);
     /// Syncs the file, gives it its name, syncs the directories.
     sluice::task<sluice::result<void>> commit(pending_object& object, std::string key);
+    /// Errors: `condition::not_found`, `condition::invalid` for a file that is no object. A damaged object can be removed.
     sluice::task<sluice::result<void>> remove(std::string key);
     /// The header of an object.
     sluice::task<sluice::result<object_header>> stat(std::string key);

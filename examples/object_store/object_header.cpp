@@ -52,6 +52,10 @@ void object_header::encode(std::span<std::byte> block) const noexcept {
     std::memcpy(block.data(), &raw, sizeof raw);
 }
 
+bool object_header::is_object(std::span<const std::byte> start) noexcept {
+    return start.size() >= sizeof magic && std::memcmp(start.data(), magic, sizeof magic) == 0;
+}
+
 sluice::result<object_header> object_header::decode(std::span<const std::byte> start, std::uint64_t file_bytes,
                                                     std::string_view key) {
     if (start.size() < encoded_bytes)

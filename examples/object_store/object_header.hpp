@@ -33,6 +33,8 @@ struct object_header {
 
     /// Fills a block of `block_bytes`.
     void encode(std::span<std::byte> block) const noexcept;
+    /// True for the start of any object's file, also a damaged one; false for somebody else's file.
+    static bool is_object(std::span<const std::byte> start) noexcept;
     /// `file_bytes`: the size that the file has. Errors: EIO that says what is damaged; `key` is
     /// for the message.
     static sluice::result<object_header> decode(std::span<const std::byte> start, std::uint64_t file_bytes,

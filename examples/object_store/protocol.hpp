@@ -4,6 +4,7 @@
 // messages. All of them are plain structs of fixed size, little-endian, without padding; bulk data never travels in a
 // message but by one-sided reads and writes of the client's window.
 
+#include <sluice/contract.hpp>
 #include <sluice/error.hpp>
 #include <sluice/region.hpp>
 
@@ -50,10 +51,10 @@ struct key_text {
     std::array<char, key_bytes_max> text{};
 
     key_text() = default;
-    /// What is too long for a key is cut; nobody but check_key() tells.
-    explicit key_text(std::string_view key) noexcept
-        : bytes(static_cast<std::uint32_t>(std::min(key.size(), key_bytes_max))) {
-        std::copy_n(key.begin(), bytes, text.begin());
+    /// At most key_bytes_max bytes: a key that was cut would name another object.
+    explicit key_text(std::string_view key) noexcept : bytes(static_cast<std::uint32_t>(key.size())) {
+        SLUICE_EXPECTS(key.size() <= key_bytes_max, "object store: a key or prefix of more than 512 bytes was not refused");
+        std::ranges::copy(key, text.begin());
     }
     std::string_view view() const noexcept { return {text.data(), std::min<std::size_t>(bytes, text.size())}; }
 };

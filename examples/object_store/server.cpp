@@ -28,13 +28,14 @@ sluice::task<sluice::result<void>> serve_list(server& s, sluice::connection& cli
             entry e;
             e.size_bytes = object.header.size_bytes;
             e.modified_ns = object.header.modified_ns;
-            e.key_bytes = static_cast<std::uint32_t>(std::min(object.key.size(), e.key.size()));
-            std::copy_n(object.key.begin(), e.key_bytes, e.key.begin());
+            e.key_bytes = static_cast<std::uint32_t>(object.key.size()); // check_key saw it: it fits
+            std::ranges::copy(object.key, e.key.begin());
             auto sent = co_await client.send(e, patience);
             if (!sent) co_return std::move(sent).error();
         }
         listed += some->size();
     }
+    if (auto complete = objects.complete(); !complete) co_return co_await refuse(s, client, std::move(complete).error());
     co_return co_await client.send(reply{.size_bytes = listed}, patience);
 }
 
@@ -167,6 +168,8 @@ void count(server_stats& stats, const sluice::file_stats& moved) noexcept {
 sluice::task<sluice::result<void>> serve(server& s, std::function<void(const std::string&)> listening) {
     sluice::listen_options options;
     options.connection.message_bytes_max = message_bytes_max;
+    // What a client may send without being heard costs memory beyond the pool: a progress per slot, a request, its key.
+    options.connection.receive_credits = s.options.slots + 4;
     auto listener = co_await s.runtime.listen(s.options.listen, options);
     if (!listener) co_return std::move(listener).error();
     listening(listener->address().to_string());

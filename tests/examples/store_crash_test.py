@@ -86,6 +86,7 @@ class Interrupted(StoreTest):
             wait_until(lambda: self.only(target) or client.poll() is not None, "the get begins")
             client.send_signal(number)
             self.assertEqual(client.wait(PATIENCE_S), 128 + number)
+            self.assertNotIn("corrupt", client.stderr.read().decode())
             self.assertEqual(self.only(target), [])
             self.assertEqual(server.stop(), 0)
 

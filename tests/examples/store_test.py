@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import socket
+import subprocess
 import unittest
 
 import store_support
@@ -97,8 +99,10 @@ class Refusals(StoreTest):
             with self.subTest(key=key):
                 # A slash at the end would be completed by the name of the file.
                 words = ["key"] if not key.endswith("/") else []
-                if words: self.fails(words, "put", source, f"{server.url}/{key}")
-                self.fails(["key"], "get", f"{server.url}/{key}", self.folder / "target")
+                if words: self.fails(words, "put", source, f"{server.url}/{key}", status=2)
+                self.fails(["key"], "get", f"{server.url}/{key}", self.folder / "target", status=2)
+                self.fails(["key"], "stat", f"{server.url}/{key}", status=2)
+                self.fails(["key"], "rm", f"{server.url}/{key}", status=2)
         for key in ["link/secret", "file-link"]:
             self.fails([key], "get", f"{server.url}/{key}", self.folder / "target")
         self.fails(["link/new"], "put", source, f"{server.url}/link/new")
@@ -151,8 +155,11 @@ class Refusals(StoreTest):
                           ["put", "a", "tcp://127.0.0.1:1/x", "--chunk", "1000"],
                           ["serve", self.objects, "--listen", "tcp://127.0.0.1:0", "--pool", "2M"]]:
             self.fails([""], *arguments, status=2)
-        self.fails(["127.0.0.1:1/x", "not the address"], "get", "127.0.0.1:1/x", "y")
-        self.fails(["gopher"], "get", "gopher://127.0.0.1:1/x", "y")
+        self.fails(["127.0.0.1:1/x", "not the address"], "get", "127.0.0.1:1/x", "y", status=2)
+        self.fails(["gopher"], "get", "gopher://127.0.0.1:1/x", "y", status=2)
+        self.fails(["frobnicate"], "frobnicate", status=2)
+        self.fails(["where to, is empty"], "get", "tcp://127.0.0.1:1/x", "", status=2)
+        self.fails(["cannot connect to rdma://127.0.0.1:1: "], "stat", "rdma://127.0.0.1:1")
         self.fails(["cannot connect to tcp://127.0.0.1:1"], "get", "tcp://127.0.0.1:1/x", self.folder / "y")
         self.assertIn("examples:", self.run_client("--help").stdout)
 
@@ -163,7 +170,85 @@ class Refusals(StoreTest):
         self.ok("put", self.file("source", b"x"), f"{server.url}/a")
         self.fails(["cannot write /dev/null"], "get", f"{server.url}/a", "/dev/null")
         self.fails(["cannot write"], "get", f"{server.url}/a", self.folder / "missing" / "target")
-        self.fails(["several files"], "put", self.folder / "source", self.folder / "source", f"{server.url}/a")
+        self.fails(["several files"], "put", self.folder / "source", self.folder / "source", f"{server.url}/a",
+                   status=2)
+
+    def test_a_key_that_is_too_long_is_no_other_key(self):
+        server = self.serve()
+        longest = "x" * 200 + "/" + "y" * 200 + "/" + "z" * 110  # 512 bytes
+        self.ok("put", self.file("source", b"x"), f"{server.url}/{longest}")
+        for verb in ["rm", "stat", "ls"]:
+            self.fails(["513 bytes, at most 512"], verb, f"{server.url}/{longest}z", status=2)
+        self.assertIn(longest, self.ok("ls", f"{server.url}/{longest}"))
+
+    def test_a_link_is_not_replaced_by_a_get(self):
+        server = self.serve()
+        self.ok("put", self.file("source", b"x"), f"{server.url}/a")
+        kept = self.file("kept", b"kept")
+        link = self.folder / "link"
+        for leads_to in [kept, "/dev/null", self.folder / "nothing"]:
+            os.symlink(leads_to, link)
+            self.fails([f"cannot write {link}", "symbolic link"], "get", f"{server.url}/a", link)
+            self.assertTrue(link.is_symlink())
+            link.unlink()
+        self.assertEqual(kept.read_bytes(), b"kept")
+
+    def test_ls_tells_what_it_can_not_list(self):
+        server = self.serve()
+        source = self.file("source", pattern(5000))
+        for key in ["a", "b", "c"]: self.ok("put", source, f"{server.url}/{key}")
+        os.truncate(self.objects / "b", 4096)
+        (self.objects / "foreign").write_bytes(b"not an object")
+        done = self.fails(["2 files can't be listed", "corrupt object"], "ls", server.url)
+        self.assertEqual([line.split()[-1] for line in done.stdout.splitlines()], ["a", "c"])
+
+    def test_rm_removes_objects_only(self):
+        server = self.serve()
+        self.ok("put", self.file("source", pattern(5000)), f"{server.url}/damaged")
+        os.truncate(self.objects / "damaged", 4096)
+        (self.objects / "foreign").write_bytes(b"somebody else's, and longer than a header")
+        (self.objects / "empty").write_bytes(b"")
+        os.symlink("foreign", self.objects / "link")
+        self.fails(["foreign was not put by sluice-store"], "rm", f"{server.url}/foreign")
+        self.fails(["empty was not put by sluice-store"], "rm", f"{server.url}/empty")
+        self.fails(["no object link"], "rm", f"{server.url}/link")
+        self.ok("rm", f"{server.url}/damaged")
+        self.assertEqual(self.only(self.objects), [".sluice-store", "empty", "foreign", "link"])
+
+    def test_output_that_can_not_be_written_is_a_failure(self):
+        server = self.serve()
+        self.ok("put", self.file("source", b"x"), f"{server.url}/1")
+        for i in range(40): shutil.copy(self.objects / "1", self.objects / f"{i}{'x' * 200}")
+        for url in [f"{server.url}/1", server.url]:  # fits the buffer of standard output; does not
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([store_support.program, "ls", url], stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=store_support.PATIENCE_S)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("No space left on device", done.stderr)
+
+    def test_two_sources_with_one_target(self):
+        server = self.serve()
+        for folder in ["1", "2"]:
+            (self.folder / folder).mkdir()
+            self.file(f"{folder}/same", folder.encode())
+            self.ok("put", self.folder / folder / "same", f"{server.url}/{folder}/same")
+        self.fails(["1/same and", "2/same would both become dup/same"], "put", self.folder / "1" / "same",
+                   self.folder / "2" / "same", f"{server.url}/dup/", status=2)
+        self.assertEqual(self.ok("ls", f"{server.url}/dup/"), "")
+        target = self.folder / "target"
+        target.mkdir()
+        self.fails(["1/same and", "2/same would both become"], "get", f"{server.url}/1/same", f"{server.url}/2/same",
+                   target, status=2)
+        self.assertEqual(self.only(target), [])
+
+    def test_a_server_that_takes_connections_but_never_answers(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+            self.fails([f"cannot connect to {address}: ", "200 ms"], "stat", address, "--timeout", "0.2")
+
+    def test_what_a_server_can_not_clear_away_is_named(self):
+        (self.objects / ".sluice-store" / "stray").mkdir(parents=True)
+        self.fails(["cannot remove .sluice-store/stray"], "serve", self.objects, "--listen", "tcp://127.0.0.1:0")
 
     def test_a_directory_is_served_once(self):
         self.serve()

@@ -202,7 +202,8 @@ std::optional<settings> parse(int argc, char** argv, int& status) {
     settings s;
     CLI::App app("Puts real files of this machine into an object store, gets them back and compares every byte.",
                  "sluice-demo");
-    app.add_option("--directory", s.directory, "where to work; all of it is removed at the end")->capture_default_str();
+    app.add_option("--directory", s.directory, "where to work: in a subdirectory of its own, which alone is removed again")
+        ->capture_default_str();
     app.add_option("--files", s.files, "files to take from /usr/include and /usr/lib")
         ->check(CLI::Range(std::size_t{1}, std::size_t{100'000}))
         ->capture_default_str();
