@@ -57,7 +57,8 @@ sluice::task<bool> cancel_the_delayed_first(int fd, std::array<int, 2>& canceled
     sluice::scope second;
     for (int i = 0; i < 8; ++i) first.spawn(wait_forever(fd, canceled[0]));    // all that the ring may hold
     for (int i = 0; i < 100; ++i) second.spawn(wait_forever(fd, canceled[1])); // must wait
-    co_await sluice::sleep_for(std::chrono::nanoseconds(0)); // a turn, so that the kernel has what it takes
+    // A turn, so that the kernel has what it takes.
+    static_cast<void>(co_await sluice::sleep_for(std::chrono::nanoseconds(0)));
     second.request_stop();
     const auto second_joined = co_await second.join(); // although none of the first has ended
     const bool first_goes_on = canceled[0] == 0;
