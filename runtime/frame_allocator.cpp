@@ -20,10 +20,12 @@ namespace sluice::detail {
 namespace {
 
 constexpr std::size_t granule_bytes = 64;
-constexpr std::size_t fine_bytes = 4096;     // up to here one class per granule,
-constexpr std::size_t largest_bytes = 65536; // above one per power of two
+constexpr std::size_t fine_bytes = 4096;    // up to here one class per 64 bytes,
+constexpr std::size_t coarse_bytes = 16384; // then one per KiB: a frame just over 4 KiB is common, and many are idle,
+constexpr std::size_t largest_bytes = 65536; // then one per power of two
 constexpr std::size_t fine_classes = fine_bytes / granule_bytes;
-constexpr std::size_t class_count = fine_classes + 4;
+constexpr std::size_t coarse_classes = (coarse_bytes - fine_bytes) / 1024;
+constexpr std::size_t class_count = fine_classes + coarse_classes + 2;
 
 struct frame_class {
     std::size_t index;
@@ -35,10 +37,16 @@ constexpr frame_class class_of(std::size_t size_bytes) noexcept {
         const std::size_t index = (size_bytes - 1) / granule_bytes;
         return {index, (index + 1) * granule_bytes};
     }
+    if (size_bytes <= coarse_bytes) {
+        const std::size_t index = (size_bytes - fine_bytes - 1) / 1024;
+        return {fine_classes + index, fine_bytes + (index + 1) * 1024};
+    }
     const auto power = static_cast<std::size_t>(std::bit_width(size_bytes - 1));
-    return {fine_classes + power - 13, std::size_t{1} << power};
+    return {fine_classes + coarse_classes + power - 15, std::size_t{1} << power};
 }
-static_assert(class_of(8192).index == fine_classes && class_of(65536).index == class_count - 1);
+static_assert(class_of(4097).index == fine_classes && class_of(4097).block_bytes == 5120);
+static_assert(class_of(16384).index == fine_classes + coarse_classes - 1 && class_of(16384).block_bytes == 16384);
+static_assert(class_of(16385).block_bytes == 32768 && class_of(65536).index == class_count - 1);
 
 /// At most 1 MiB of free blocks of each class stay with a thread.
 constexpr std::size_t free_bytes_max = std::size_t{1} << 20;
