@@ -18,7 +18,7 @@ namespace sluice::net {
 /// commit that follows says so; in frames that are whole by themselves it is replaced by a copy.
 class gather {
 public:
-    static constexpr std::size_t frames_max = 48;
+    static constexpr std::size_t frames_max = 32; // with the small buffer they are most of what an idle connection costs
     static constexpr std::size_t bytes_wanted = 1 << 20; ///< no further frame is taken beyond
 
     bool has_room() const noexcept { return count_ + 2 <= frames_max && bytes_ < bytes_wanted; }
