@@ -136,9 +136,9 @@ task<result<file>> open_file(anchor base, std::string path, open_options options
                 state->buffered = std::move(state->descriptor);
                 state->descriptor = std::move(*direct);
                 state->direct = limits;
-            } else if (direct.error() == condition::canceled) {
+            } else if (direct.error() == condition::canceled && (flags & O_CREAT) == 0) {
                 co_return direct.error();
-            }
+            } // a file that may have been made here is handed over: its caller is the one who can remove it
         }
     }
     co_return file(std::move(state));

@@ -53,7 +53,8 @@ public:
     /// A closed file.
     file() noexcept;
     /// Opens `path`. Errors: `condition::not_found`, `already_exists`, `access_denied`, `invalid` (a NUL in the path),
-    /// `out_of_resources` (descriptors), `no_space`, and others of [open(2)].
+    /// `out_of_resources` (descriptors), `no_space`, and others of [open(2)]. One that may have made the file before its
+    /// stop was requested succeeds, buffered if need be: the caller is the one who can remove it.
     static task<result<file>> open(std::string path, open_options options = {});
     /// Takes over a descriptor that was opened elsewhere (memfd, pipe, device); buffered unless the descriptor has
     /// O_DIRECT set, in which case offsets, lengths and addresses must suit it. `name` is for messages. For the

@@ -393,6 +393,33 @@ TEST_CASE("File_limits.a_stopped_task_leaves_no_descriptor_behind") {
     CHECK(home->stats().in_flight == 0);
 }
 
+TEST_CASE("File_limits.an_open_that_made_its_file_hands_it_over_though_stopped") {
+    auto home = make_executor();
+    temporary_directory dir;
+    const auto body = [](const temporary_directory& d) -> sluice::task<void> {
+        const auto opener = [](std::string path, int& canceled) -> sluice::task<void> {
+            auto f = co_await sluice::file::open(
+                path, {.mode = sluice::open_mode::write, .create = sluice::creation::exclusive, .direct = true});
+            if (f) co_return;
+            ++canceled;
+            CHECK(f.error() == sluice::condition::canceled);
+            CHECK(access(path.c_str(), F_OK) != 0); // nobody would know that it is there
+        };
+        int canceled = 0;
+        for (int round = 0; round < 300; ++round) {
+            const std::string path = d / std::to_string(round);
+            sluice::scope children;
+            children.spawn(opener(path, canceled));
+            // Stopped just when the file has come into being, or, now and then, before it was asked for.
+            while (round % 10 != 0 && access(path.c_str(), F_OK) != 0) co_await sluice::yield();
+            children.request_stop();
+            static_cast<void>(co_await children.join());
+        }
+        CHECK(canceled < 300);
+    };
+    sluice::sync_wait(*home, body(dir));
+}
+
 TEST_CASE("File_limits.a_stopped_token_makes_no_request_but_closes") {
     auto home = make_executor();
     temporary_directory dir;
