@@ -263,6 +263,8 @@ class Refusals(StoreTest):
 
     @unittest.skipIf(os.geteuid() != 0, "needs root: runs the server as another user")
     def test_a_server_that_may_not_write(self):
+        if subprocess.run([store_support.program, "--help"], user=65534, capture_output=True).returncode != 0:
+            self.skipTest("the build lies where other users may not read it")
         os.chmod(self.folder, 0o755)
         os.chmod(self.objects, 0o555)
         with self.assertRaisesRegex(RuntimeError, "cannot serve.*Permission denied"):
