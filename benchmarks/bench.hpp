@@ -58,5 +58,6 @@ void run_file(const settings& s, report& out);
 void run_echo(const settings& s, report& out);
 void run_read(const settings& s, report& out);
 void run_write(const settings& s, report& out);
+void run_zero_copy(const settings& s, report& out);
 
 } // namespace sluice::bench

@@ -20,6 +20,7 @@ constexpr std::array commands{
     command{"echo", "CPU time of a TCP echo server, beside bare epoll and bare ring servers", sluice::bench::run_echo},
     command{"read", "one-sided reads over TCP, beside a stream of send and recv", sluice::bench::run_read},
     command{"write", "one-sided writes over TCP, beside a stream of send and recv", sluice::bench::run_write},
+    command{"zero_copy", "zero-copy sends over loopback, beside plain ones, both on bare liburing", sluice::bench::run_zero_copy},
 };
 
 } // namespace

@@ -12,7 +12,6 @@
 
 namespace sluice::bench::raw {
 
-namespace {
 memory huge_pages(std::size_t size_bytes) {
     constexpr std::size_t page_bytes = std::size_t{2} << 20;
     const std::size_t whole = (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
@@ -22,7 +21,6 @@ memory huge_pages(std::size_t size_bytes) {
     std::memset(made.get(), 1, whole);
     return made;
 }
-} // namespace
 
 stream::stream(int from, int to, std::size_t size_bytes, unsigned blocks)
     : from_(from), to_(to), size_bytes_(size_bytes), memory_bytes_(size_bytes * blocks),

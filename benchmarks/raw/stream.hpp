@@ -11,6 +11,8 @@ struct free_memory {
     void operator()(std::byte* p) const noexcept { std::free(p); }
 };
 using memory = std::unique_ptr<std::byte, free_memory>;
+/// Touched, and with huge pages where they can be had.
+memory huge_pages(std::size_t size_bytes);
 
 /// A thread send()s on `from` what this thread recv()s from `to`, `size_bytes` by `size_bytes`: no protocol, nobody asks
 /// for anything. Both go round in `blocks` blocks of memory, as the operations in flight of a connection do: a single
