@@ -134,3 +134,20 @@ need_program_libraries() {
     need nlohmann-json3-dev has_library nlohmann_json
     need libisal-dev has_library libisal
 }
+
+# What tools/rdma-guest needs, and the tools that programs in the guest find there: they are this machine's.
+need_rdma_guest() {
+    [ "$(uname -m)" = x86_64 ] || return 0
+    local PATH=$PATH:/usr/sbin:/sbin
+    need qemu-system-x86 has_command qemu-system-x86_64
+    need cpio has_command cpio
+    need zstd has_command zstd
+    need xz-utils has_command xz
+    need kmod has_command modprobe
+    need make has_command make
+    need iproute2 has_command rdma
+    need ibverbs-providers test -e /etc/libibverbs.d/rxe.driver
+    need ibverbs-utils has_command ibv_devinfo
+    need rdmacm-utils has_command rping
+    need perftest has_command ib_read_lat
+}

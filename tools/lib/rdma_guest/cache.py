@@ -136,7 +136,7 @@ class Apt:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         (self.folder / "sources.list").write_text(
             "".join(f"deb [signed-by={keyring}] {mirrors[0]} {suite} main\n" for suite in suites))
-        self.run("apt-get", "-q", "update")
+        self.run("apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "update")
         self.ready = True
 
     def names(self, start):

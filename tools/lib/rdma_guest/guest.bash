@@ -11,10 +11,11 @@ port() { # NUMBER: its file; the kernel numbers the device that has it
 exec 0</dev/null
 exec 3>"$(port 3)"
 
-# The ports take one opener each, and programs may open /dev/stdout again: give them pipes.
+# The ports take one opener each, and programs may open /dev/stdout again: give them pipes. What this shell itself has to
+# say goes to the console.
 exec 1> >(exec cat >"$(port 1)" 3>&-)
 relay_out=$!
-exec 2> >(exec cat >"$(port 2)" 3>&-)
+exec 4> >(exec cat >"$(port 2)" 3>&-)
 relay_err=$!
 
 say() { printf '%s\n' "$*" >&3; }
@@ -42,9 +43,9 @@ program() {
     [ "$seconds" = 0 ] || limit=(timeout --kill-after=5 "$seconds")
     say "start $number"
     if [ -n "${CAPTURE:-}" ]; then
-        (cd "$folder" && exec "${limit[@]}" "$@" >"$OUT/$number.stdout" 2>"$OUT/$number.stderr") 3>&- || status=$?
+        (cd "$folder" && exec "${limit[@]}" "$@" >"$OUT/$number.stdout" 2>"$OUT/$number.stderr") 3>&- 4>&- || status=$?
     else
-        (cd "$folder" && exec "${limit[@]}" "$@") 3>&- || status=$?
+        (cd "$folder" && exec "${limit[@]}" "$@") 3>&- 2>&4 4>&- || status=$?
     fi
     sweep
     say "end $number $status"
@@ -59,13 +60,13 @@ echo 28 >/proc/sys/vm/mmap_rnd_bits 2>/dev/null
 
 export PATH=$job:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin OUT=$job/out HOME=/root LANG=C.UTF-8
 say up
-rdma-guest-net make "$(<"$job/wanted")" >/run/rdma-environment || say "trouble the network of the guest is incomplete"
+rdma-guest-net make "$(<"$job/wanted")" 2>&4 >/run/rdma-environment || say "trouble the network of the guest is incomplete"
 set -a
 . /run/rdma-environment
 . "$job/environment"
 set +a
 . "$job/commands"
 printf '%s' "$token"
-printf '%s' "$token" >&2
+printf '%s' "$token" >&4
 say finished
 while :; do read -r -t 3600 <>"$job_pause"; done

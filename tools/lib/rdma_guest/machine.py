@@ -7,6 +7,7 @@ token, so that nothing is lost when the guest is ended.
 """
 
 import os
+import re
 import secrets
 import selectors
 import shlex
@@ -195,9 +196,10 @@ class Run:
             try:
                 self.follow([pair[0] for pair in pairs], outlets, seconds)
             except GuestFailed as failure:
-                failure.console = last_lines(folder)
-                failure.ended = self.ended
-                raise
+                cause, console = last_words(folder)
+                told = GuestFailed(f"{failure}{cause and ': ' + cause}", console, failure.timed_out)
+                told.ended = self.ended
+                raise told from None
             finally:
                 process.kill()
                 process.wait()
@@ -210,11 +212,13 @@ class Run:
         return self.ended
 
 
-def last_lines(folder):
+def last_words(folder):
+    """(why the kernel gave up, if it says so, the last lines of the console)."""
     text = "".join((folder / name).read_text(errors="replace") if (folder / name).exists() else ""
                    for name in ("console", "qemu"))
+    cause = re.search(r"Kernel panic - not syncing: .*|BUG: .*|Oops: .*|rdma-guest: .*", text)
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return "\n".join(lines[-CONSOLE_LINES:])
+    return cause[0].strip() if cause else "", "\n".join(lines[-CONSOLE_LINES:])
 
 
 def has_kvm():

@@ -1,0 +1,176 @@
+"""The parts of tools/rdma-guest that can be wrong without a guest: its streams, its cache, its command line, its log."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/lib"))
+import rdma_tests  # noqa: E402
+from rdma_guest import cache, machine  # noqa: E402
+
+TOKEN = b"0123456789abcdef"
+
+
+class Streams(unittest.TestCase):
+    def pass_on(self, *pieces):
+        target = io.BytesIO()
+        outlet = machine.Outlet(target, TOKEN)
+        for piece in pieces:
+            outlet.feed(piece)
+        return target.getvalue(), outlet.ended
+
+    def test_output_ends_at_the_token_however_it_is_cut(self):
+        whole = b"words 012" + TOKEN
+        for cut in range(len(whole)):
+            self.assertEqual(self.pass_on(whole[:cut], whole[cut:]), (b"words 012", True))
+
+    def test_what_only_begins_like_the_token_is_passed_on(self):
+        self.assertEqual(self.pass_on(b"a0123", b"4x", b"b", TOKEN), (b"a01234xb", True))
+
+    def test_output_streams_before_the_token_comes(self):
+        self.assertEqual(self.pass_on(b"line\n"), (b"line\n", False))
+
+    def test_output_that_is_cut_off_is_not_held_back(self):
+        target = io.BytesIO()
+        outlet = machine.Outlet(target, TOKEN)
+        outlet.feed(b"end 0123")
+        outlet.cut_off()
+        self.assertEqual(target.getvalue(), b"end 0123")
+
+
+class Cache(unittest.TestCase):
+    def setUp(self):
+        self.work = tempfile.TemporaryDirectory()
+        self.addCleanup(self.work.cleanup)
+        self.folder = Path(self.work.name)
+        for name in ("vmlinuz", "initramfs"):
+            (self.folder / name).write_text(name)
+        self.manifest = {"release": "6", "recipe": cache.recipe(), "siw": {},
+                         **{name: {"file": name, "sha256": cache.sha256(self.folder / name)}
+                            for name in ("vmlinuz", "initramfs")}}
+        self.write()
+
+    def write(self):
+        (self.folder / "manifest.json").write_text(json.dumps(self.manifest))
+
+    def test_a_whole_cache_is_used(self):
+        self.assertEqual(cache.load(self.folder), self.manifest)
+
+    def test_a_damaged_kernel_is_not_used(self):
+        (self.folder / "vmlinuz").write_text("vmlinux")
+        self.assertIsNone(cache.load(self.folder))
+
+    def test_a_missing_initramfs_is_not_used(self):
+        (self.folder / "initramfs").unlink()
+        self.assertIsNone(cache.load(self.folder))
+
+    def test_another_recipe_is_not_used(self):
+        self.manifest["recipe"] = "older"
+        self.write()
+        self.assertIsNone(cache.load(self.folder))
+
+    def test_half_a_manifest_is_not_used(self):
+        (self.folder / "manifest.json").write_text('{"release": ')
+        self.assertIsNone(cache.load(self.folder))
+
+
+class FakeApt:
+    def __init__(self, names):
+        self.all = names
+
+    def names(self, start):
+        return [name for name in self.all if name.startswith(start)]
+
+    def record(self, package, version=None):
+        return package
+
+
+class Kernels(unittest.TestCase):
+    NAMES = ["linux-image-6.12.95+deb12-amd64", "linux-image-6.12.9+deb12-amd64", "linux-image-6.12.95+deb12-cloud-amd64",
+             "linux-image-6.1.0-50-amd64", "linux-image-amd64", "linux-image-7.2.12+deb13-amd64",
+             "linux-binary-7.2.12+deb13-amd64", "linux-modules-7.2.12+deb13-amd64", "linux-image-6.8.0-9-generic",
+             "linux-modules-6.8.0-9-generic", "linux-modules-extra-6.8.0-9-generic"]
+
+    def find(self, name):
+        return cache.find_kernel(FakeApt(self.NAMES), name)
+
+    def test_the_newest_that_begins_so_is_taken(self):
+        self.assertEqual(self.find("6.12"), ("6.12.95+deb12-amd64", ["linux-image-6.12.95+deb12-amd64"]))
+        self.assertEqual(self.find("6.1"), ("6.1.0-50-amd64", ["linux-image-6.1.0-50-amd64"]))
+
+    def test_kernels_in_several_packages_are_taken_whole(self):
+        self.assertEqual(self.find("7"), ("7.2.12+deb13-amd64", ["linux-binary-7.2.12+deb13-amd64",
+                                                                "linux-modules-7.2.12+deb13-amd64"]))
+        self.assertEqual(len(self.find("6.8")[1]), 3)
+
+    def test_a_kernel_that_is_not_there_is_named_with_those_that_are(self):
+        with self.assertRaisesRegex(cache.NoGuest, r"no kernel 5 .*6\.1, 6\.8, 6\.12, 7\.2"):
+            self.find("5")
+
+
+class CommandLine(unittest.TestCase):
+    def run_tool(self, *words, **environment):
+        done = subprocess.run([ROOT / "tools/rdma-guest", *words], env={**os.environ, **environment}, timeout=60,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        return done.returncode, done.stderr.splitlines()
+
+    def test_a_missing_program_is_an_error_of_one_line(self):
+        self.assertEqual(self.run_tool("--guest", "/nowhere/program"),
+                         (127, ["rdma-guest: there is no program /nowhere/program"]))
+
+    def test_without_qemu_it_is_skipped_with_the_reason(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("python3", "env", "true"):
+                os.symlink(subprocess.check_output(["which", name], text=True).strip(), f"{folder}/{name}")
+            status, lines = self.run_tool("--guest", "true", PATH=folder)
+        self.assertEqual(status, 77)
+        self.assertRegex(lines[-1], "no guest: qemu-system-x86_64 is missing; apt-get install qemu-system-x86")
+
+    def test_on_the_host_the_status_is_the_programs(self):
+        self.assertEqual(self.run_tool("--host", "true", "--and", "bash", "-c", "exit 3")[0], 3)
+
+
+class Log(unittest.TestCase):
+    def some(self, *names):
+        entry = {"cmd": ["/bin/true"], "env": {}, "workdir": None, "timeout": 10, "suite": ["sluice:rdma"]}
+        return [rdma_tests.Test({**entry, "name": name}, 1) for name in names]
+
+    def test_a_test_that_breaks_the_guest_costs_its_own_result_only(self):
+        tests = self.some("a", "breaks", "c")
+        boots = []
+
+        def run(_, programs, on_event, **__):
+            boots.append(len(programs))
+            for number in range(len(programs)):
+                on_event("start", str(number))
+                if len(boots) == 1 and number == 1:
+                    failure = machine.GuestFailed("the guest broke down", "a console")
+                    failure.ended = {0: 0}
+                    raise failure
+                on_event("end", f"{number} 0")
+            return dict.fromkeys(range(len(programs)), 0)
+        with mock.patch.object(machine, "run", run), mock.patch.object(machine, "why_no_qemu", lambda: ""), \
+                mock.patch.object(cache, "kernel", lambda *_: None):
+            rdma_tests.run_in_guest(tests, False)
+        self.assertEqual(boots, [3, 1])
+        self.assertEqual([test.result["result"] for test in tests], ["OK", "ERROR", "OK"])
+        self.assertIn("a console", tests[1].result["stderr"])
+
+    def test_a_guest_that_never_comes_up_fails_every_test(self):
+        tests = self.some("a", "b")
+        with mock.patch.object(machine, "run", mock.Mock(side_effect=machine.GuestFailed("the guest did not come up"))), \
+                mock.patch.object(machine, "why_no_qemu", lambda: ""), mock.patch.object(cache, "kernel", lambda *_: None):
+            rdma_tests.run_in_guest(tests, False)
+        self.assertEqual([test.result["result"] for test in tests], ["ERROR", "ERROR"])
+
+
+if __name__ == "__main__":
+    unittest.main()
