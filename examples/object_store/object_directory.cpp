@@ -1,6 +1,7 @@
 #include "examples/object_store/object_directory.hpp"
 
 #include "examples/object_store/key.hpp"
+#include "examples/object_store/object_names.hpp"
 
 #include <fmt/format.h>
 
@@ -19,12 +20,6 @@ namespace {
 using sluice::condition;
 
 constexpr const char* private_folder = ".sluice-store";
-
-/// The directory that an object's file lies in; "." at the top.
-std::string parent_of(const std::string& key) {
-    const std::size_t slash = key.rfind('/');
-    return slash == key.npos ? "." : key.substr(0, slash);
-}
 
 sluice::error object_error(const sluice::error& why, const std::string& key) {
     if (why == std::errc::not_a_directory || why == std::errc::is_a_directory)
@@ -182,30 +177,31 @@ sluice::task<sluice::result<pending_object>> object_directory::begin(std::uint64
     co_return std::move(made);
 }
 
-sluice::task<sluice::result<void>> object_directory::make_parents(std::string key) {
-    for (std::size_t slash = key.find('/'); slash != key.npos; slash = key.find('/', slash + 1)) {
-        const std::string folder = key.substr(0, slash);
-        auto made = co_await root_.make_directory(folder);
-        if (made) made = co_await root_.sync(parent_of(folder));
-        if (!made && made.error() != condition::already_exists) co_return object_error(made.error(), key);
-    }
-    co_return sluice::result<void>();
+sluice::task<sluice::result<void>> object_directory::place(std::string from, std::string key,
+                                                           std::vector<std::string> in_the_way) {
+    auto alone = co_await naming_->lock();
+    if (!alone) co_return std::move(alone).error();
+    co_await remove_tree(root_, std::move(in_the_way));
+    auto named = co_await make_parents(root_, key);
+    if (named) named = co_await root_.rename(std::move(from), key);
+    if (!named) co_await prune_upwards(root_, parent_of(key));
+    co_return named;
 }
 
 sluice::task<sluice::result<void>> object_directory::commit(pending_object& object, std::string key) {
     auto synced = co_await object.file.sync();
     if (!synced) co_return std::move(synced).error();
-    sluice::result<void> named = sluice::errc::canceled;
-    // More than once, for a removal elsewhere may take an empty directory away just after it was made.
-    for (int attempts_left = 8; attempts_left > 0; --attempts_left) {
-        named = co_await root_.rename(object.temporary_, key);
-        if (named || named.error() != condition::not_found) break;
-        auto made = co_await make_parents(key);
-        if (!made) co_return std::move(made).error();
+    auto named = co_await place(object.temporary_, key, {});
+    if (!named && named.error() == std::errc::is_a_directory) { // perhaps left empty by a server that was killed
+        auto in_the_way = co_await empty_tree(root_, key);
+        if (in_the_way && !in_the_way->empty()) named = co_await place(object.temporary_, key, std::move(*in_the_way));
     }
+    if (!named && named.error() == condition::not_found)
+        co_return sluice::error(named.error().code(),
+                                fmt::format("cannot store {}: the directory that the server serves was removed", key));
     if (!named) co_return object_error(named.error(), key);
     object.temporary_.clear();
-    co_return co_await root_.sync(parent_of(key));
+    co_return co_await sync_upwards(root_, parent_of(key));
 }
 
 sluice::task<sluice::result<void>> object_directory::remove(std::string key) {
@@ -217,15 +213,11 @@ sluice::task<sluice::result<void>> object_directory::remove(std::string key) {
     auto removed = co_await root_.remove(key);
     if (!removed && removed.error() == std::errc::is_a_directory) removed = sluice::error::from_errno(ENOENT);
     if (!removed) co_return object_error(removed.error(), key);
-    std::string folder = parent_of(key);
-    auto synced = co_await root_.sync(folder);
-    if (!synced) co_return std::move(synced).error();
-    for (; folder != "."; folder = parent_of(folder)) { // as far as they are empty now
-        auto gone = co_await root_.remove_directory(folder);
-        if (!gone) break;
-        (void)co_await root_.sync(parent_of(folder));
-    }
-    co_return sluice::result<void>();
+    auto alone = co_await naming_->lock();
+    if (!alone) co_return std::move(alone).error();
+    co_await prune_upwards(root_, parent_of(key));
+    alone->unlock();
+    co_return co_await sync_upwards(root_, parent_of(key));
 }
 
 sluice::task<sluice::result<object_header>> object_directory::stat(std::string key) { return header_of(root_, std::move(key)); }

@@ -4,10 +4,12 @@
 
 #include <sluice/directory.hpp>
 #include <sluice/file.hpp>
+#include <sluice/mutex.hpp>
 #include <sluice/result.hpp>
 #include <sluice/task.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -82,7 +84,7 @@ public:
     sluice::task<sluice::result<open_object>> find(std::string key);
     /// A temporary file with room for an object of `size_bytes` reserved. Errors: `condition::no_space`.
     sluice::task<sluice::result<pending_object>> begin(std::uint64_t size_bytes);
-    /// Syncs the file, gives it its name, syncs the directories.
+    /// Syncs the file, gives it its name, syncs the directories. Empty directories in its place make way.
     sluice::task<sluice::result<void>> commit(pending_object& object, std::string key);
     /// Errors: `condition::not_found`, `condition::invalid` for a file that is no object. A damaged object can be removed.
     sluice::task<sluice::result<void>> remove(std::string key);
@@ -92,10 +94,13 @@ public:
     listing list(std::string prefix) { return {root_, std::move(prefix)}; }
 
 private:
-    sluice::task<sluice::result<void>> make_parents(std::string key);
+    /// Renames `from`, with the folders that `key` needs, after removing empty ones that are in its way.
+    sluice::task<sluice::result<void>> place(std::string from, std::string key, std::vector<std::string> in_the_way);
 
     sluice::directory root_;
     sluice::directory temporaries_; ///< locked
+    /// Held while folders are made for an object until it lies in them, and while empty ones are removed.
+    std::unique_ptr<sluice::mutex> naming_ = std::make_unique<sluice::mutex>();
     std::uint64_t next_name_ = 0;
 };
 
