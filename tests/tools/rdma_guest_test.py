@@ -57,7 +57,7 @@ class Guest(unittest.TestCase):
             done = self.run_tool("--env", "WORD=two words", "--out", out, "bash", "-c",
                                  'printf "line %d\\n" {0..99999}; echo "$WORD" >/dev/stderr; echo kept >$OUT/file; exit 3',
                                  "--and", "true")
-            self.assertEqual((done.returncode, done.stderr), (3, b"two words\n"))
+            self.assertEqual((done.returncode, done.stderr.splitlines()[-1]), (3, b"two words"))   # a boot may be repeated
             self.assertTrue(done.stdout == lines.encode(), f"{len(done.stdout)} bytes, {done.stdout[-20:]}")
             self.assertEqual((Path(out) / "file").read_text(), "kept\n")
 

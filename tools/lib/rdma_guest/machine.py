@@ -50,11 +50,11 @@ class Program:
         self.capture = capture
 
 
-def paths_to_keep(programs, files):
+def paths_to_keep(programs):
     """What of the folders that the guest has of its own has to be the host's."""
     keep = set()
     words = [word for program in programs for word in [program.folder, *program.words]]
-    for word in [*words, *files]:
+    for word in words:
         path = os.path.normpath(os.path.join(os.getcwd(), word)) if "/" in word else ""
         for hidden in HIDDEN:
             if path.startswith(hidden + "/") and os.path.exists(path):
@@ -63,12 +63,12 @@ def paths_to_keep(programs, files):
     return sorted(keep)
 
 
-def write_job(folder, programs, wanted, environment, files):
+def write_job(folder, programs, wanted, environment):
     token = "\0" + secrets.token_hex(16) + "\n"
     (folder / "out").mkdir()
     (folder / "token").write_text(token.strip("\0\n"))
     (folder / "wanted").write_text(wanted + "\n")
-    (folder / "visible").write_text("".join(path + "\n" for path in paths_to_keep(programs, files)))
+    (folder / "visible").write_text("".join(path + "\n" for path in paths_to_keep(programs)))
     (folder / "environment").write_text("".join(f"{name}={shlex.quote(value)}\n" for name, value in environment.items()))
     lines = []
     for number, program in enumerate(programs):
@@ -179,11 +179,11 @@ class Run:
                 if not selector.get_map():
                     raise GuestFailed("the guest broke down" if self.up else "the guest did not come up")
 
-    def boot(self, programs, wanted, environment, files, seconds, memory, cpus, out):
+    def boot(self, programs, wanted, environment, seconds, memory, cpus, out):
         with tempfile.TemporaryDirectory(prefix="rdma-guest.") as name:
             folder = Path(name)
             (folder / "job").mkdir()
-            token = write_job(folder / "job", programs, wanted, environment, files)
+            token = write_job(folder / "job", programs, wanted, environment)
             pairs = [socket.socketpair() for _ in range(3)]
             outlets = [Outlet(self.stdout, token), Outlet(self.stderr, token)]
             theirs = [pair[1] for pair in pairs]
@@ -241,14 +241,14 @@ def why_no_qemu():
     return ""
 
 
-def run(kernel, programs, *, wanted="rxe siw", environment=None, files=(), seconds=1800, memory=2048, cpus=2, out=None,
+def run(kernel, programs, *, wanted="rxe siw", environment=None, seconds=1800, memory=2048, cpus=2, out=None,
         accelerator="auto", stdout, stderr, on_event=None):
     """Runs the programs in one boot; returns {number: status}. Raises GuestFailed."""
     attempts = [accelerator] * BOOTS if accelerator != "auto" else ["kvm"] * has_kvm() + ["tcg"] * BOOTS
     for number, name in enumerate(attempts, 1):
         attempt = Run(kernel, name, stdout, stderr, on_event)
         try:
-            return attempt.boot(programs, wanted, environment or {}, files, seconds, memory, cpus, out)
+            return attempt.boot(programs, wanted, environment or {}, seconds, memory, cpus, out)
         except GuestFailed as failure:
             if attempt.up or failure.timed_out or number == len(attempts):
                 raise
