@@ -4,6 +4,7 @@
 #include "net/endpoint.hpp"
 #include "net/resolve.hpp"
 #include "net/socket.hpp"
+#include "runtime/log.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -130,6 +131,8 @@ task<result<stream>> stream_listener::accept() {
             co_return stream(std::move(accepted));
         }
         if (!is_shortage(-rc)) co_return error::from_errno(-rc, "accept on " + address_.to_string());
+        SLUICE_LOG_ONCE(warning, "accept on ", address_.to_string(), ": ", error::from_errno(-rc).message(),
+                        "; who connects waits until others have gone; raise the limit of open files (ulimit -n); said once");
         // The backlog stays readable, so asking again at once would spin; nobody tells when a descriptor is free.
         if (auto slept = co_await sleep_for(pause); !slept) co_return std::move(slept).error();
     }

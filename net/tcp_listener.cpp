@@ -3,6 +3,7 @@
 #include "net/endpoint.hpp"
 #include "net/resolve.hpp"
 #include "net/tcp_handshake.hpp"
+#include "runtime/log.hpp"
 
 #include <algorithm>
 #include <string>
@@ -66,6 +67,10 @@ background tcp_listener::accept_loop() {
         const int fd = co_await accept_request(socket_.state());
         if (fd < 0) {
             // Descriptors or memory have run out. The backlog stays readable, so asking again at once would spin.
+            if (!std::exchange(told_shortage_, true))
+                SLUICE_LOG(warning, "accept on ", address_.to_string(), ": ", error::from_errno(-fd).message(),
+                           "; who connects waits until others have gone; raise the limit of open files (ulimit -n); ",
+                           "said once");
             pause(delay);
             co_await resume_.wait();
             delay = std::min<std::chrono::milliseconds>(delay * 2, longest);

@@ -73,6 +73,7 @@ private:
     detail::provider_setup setup_;
     std::uint64_t rejected_ = 0;
     bool closed_ = false;
+    bool told_shortage_ = false;
     bool pausing_ = false; // the loop waits for the timer, or for room
     parking_spot resume_;
     timer timer_;

@@ -1,16 +1,21 @@
 #include <sluice/executor.hpp>
+#include <sluice/log.hpp>
 #include <sluice/stream.hpp>
 #include <sluice/when_all.hpp>
 
 #include "net/socket.hpp"
+#include "net/tcp_listener.hpp"
 #include "tests/net/socket_fixture.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <fcntl.h>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -84,14 +89,14 @@ TEST_CASE("Listener.takes_over_a_unix_path_whose_owner_died_and_no_other") {
     {
         const auto alive = must(run(*home, stream_listener::listen(at("tcp://" + path))));
         CHECK(run(*home, stream_listener::listen(at("tcp://" + path))).error() == condition::busy);
-        CHECK(access(path.c_str(), F_OK) == 0);
+        CHECK(::access(path.c_str(), F_OK) == 0);
         // What a killed process leaves behind: the path without a listener.
         const auto left = must(net::listening_socket(**net::numeric_endpoint(at("tcp://" + path + ".dead")), {}));
     }
-    CHECK(access(path.c_str(), F_OK) != 0);
-    REQUIRE(access((path + ".dead").c_str(), F_OK) == 0);
+    CHECK(::access(path.c_str(), F_OK) != 0);
+    REQUIRE(::access((path + ".dead").c_str(), F_OK) == 0);
     CHECK(run(*home, stream_listener::listen(at("tcp://" + path + ".dead"))));
-    CHECK(access((path + ".dead").c_str(), F_OK) != 0);
+    CHECK(::access((path + ".dead").c_str(), F_OK) != 0);
 
     const int plain = open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     REQUIRE(plain >= 0);
@@ -140,6 +145,31 @@ TEST_CASE("Listener.waits_without_spinning_while_descriptors_are_short") {
         co_return got;
     };
     CHECK(must(run(*home, echo(client, *server))) == std::byte{42});
+}
+
+TEST_CASE("Listener.says_that_descriptors_are_short") {
+    std::vector<std::string> said;
+    const auto take = [](void* context, sluice::log_level, std::string_view message) noexcept {
+        static_cast<std::vector<std::string>*>(context)->emplace_back(message);
+    };
+    const auto home = make_executor();
+    auto listening = sluice::net::tcp_listen(at("tcp://127.0.0.1:0"), {}, {});
+    auto listener = must(run(*home, std::move(listening)));
+    const std::string address = listener->address().to_string();
+    const auto client = must(run(*home, stream::connect(listener->address())));
+    sluice::set_log_handler(take, &said);
+    descriptor_shortage shortage;
+    CHECK(run_for(*home, 100ms, listener->accept()).error() == condition::canceled);
+    shortage.end();
+    sluice::set_log_handler(nullptr, nullptr);
+    REQUIRE(said.size() == 1); // however often it tries
+    CHECK(said[0].find("accept on " + address + ": Too many open files") == 0);
+    CHECK(said[0].find("ulimit -n") != std::string::npos);
+    const auto end = [](std::unique_ptr<sluice::detail::provider_listener> l) -> task<bool> {
+        l->close(); // on its executor
+        co_return true;
+    };
+    CHECK(run(*home, end(std::move(listener))));
 }
 
 TEST_CASE("Listener.goes_on_when_the_shortage_ends_during_accept") {
