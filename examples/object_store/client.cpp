@@ -1,5 +1,7 @@
 #include "examples/object_store/client.hpp"
 
+#include <sluice/timeout.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,6 +34,8 @@ sluice::task<sluice::result<client>> client::open(sluice::runtime& runtime, std:
     sluice::connection_options wishes;
     wishes.message_bytes_max = message_bytes_max;
     wishes.connect_timeout = options.timeout;
+    constexpr std::chrono::nanoseconds least = std::chrono::seconds(1); // that the library takes
+    wishes.peer_timeout = std::max(least, std::min(options.timeout, wishes.peer_timeout));
     auto connection = co_await runtime.connect(std::move(server), wishes);
     if (!connection) co_return std::move(connection).error();
     c.connection_ = std::move(*connection);
@@ -147,7 +151,7 @@ sluice::task<sluice::result<server_stats>> client::server() {
 
 sluice::task<sluice::result<void>> client::close() {
     shared_.revoke();
-    co_return co_await connection_.close();
+    co_return co_await sluice::timeout(options_.timeout, connection_.close());
 }
 
 } // namespace store

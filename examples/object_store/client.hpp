@@ -64,6 +64,7 @@ public:
     /// Objects whose keys start with `prefix`, of at most key_bytes_max bytes; sorted.
     sluice::task<sluice::result<object_list>> list(std::string prefix);
     sluice::task<sluice::result<server_stats>> server();
+    /// Waits for the server's goodbye, within the timeout too.
     sluice::task<sluice::result<void>> close();
 
     bool is_usable() const noexcept { return usable_ && connection_.is_open(); }

@@ -38,7 +38,7 @@ sluice::task<sluice::result<void>> client::take_chunks(download& d) {
             co_return sluice::error(sluice::errc::protocol_error, "the server sent an answer instead of a chunk");
         }
         const std::uint32_t ahead = *got->immediate - static_cast<std::uint32_t>(next); // both modulo 2^32
-        if (ahead >= d.shape.slots || next + ahead >= d.shape.chunks())
+        if (ahead >= d.shape.slots || next + ahead >= d.shape.chunks() || here[(next + ahead) % d.shape.slots])
             co_return sluice::error(sluice::errc::protocol_error,
                                     fmt::format("chunk {} arrived while {} was awaited", *got->immediate, next));
         here[(next + ahead) % d.shape.slots] = true;

@@ -60,7 +60,7 @@ sluice::task<sluice::result<void>> client::hear_server(upload& u) {
         }
         auto now = u.c.heard<progress>(*got);
         if (!now) co_return std::move(now).error();
-        if (now->what != progress::kind::consumed || now->chunks > u.shape.chunks())
+        if (now->what != progress::kind::consumed || now->chunks <= consumed || now->chunks > u.shape.chunks())
             co_return sluice::error(sluice::errc::protocol_error, "the server reports progress that makes no sense");
         for (; consumed < now->chunks; ++consumed) {
             if (u.watch.moved) u.watch.moved(u.shape.bytes(consumed));

@@ -56,7 +56,7 @@ void add_serve(CLI::App& app, settings& s, raw_options& raw) {
     app.add_option("--listen", s.server.listen, "address to listen on; port 0 takes any, and it is printed")->required();
     add_size(app, "--pool", raw.pool_bytes, "registered memory for all transfers");
     add_window(app, raw);
-    app.add_option("--max-clients", s.server.clients_max, "clients at once; further ones are told that it is busy")
+    app.add_option("--max-clients", s.server.clients_max, "clients at once, fewer if descriptors are few; further ones are told that it is busy")
         ->check(CLI::Range(1U, 1U << 20))
         ->capture_default_str();
     app.add_option("--stall-timeout", raw.stall_seconds, "seconds after which a client that stands still is dropped")

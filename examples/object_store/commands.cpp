@@ -1,5 +1,6 @@
 #include "examples/object_store/commands.hpp"
 
+#include "examples/object_store/descriptors.hpp"
 #include "examples/object_store/key.hpp"
 #include "examples/object_store/progress_bar.hpp"
 #include "examples/object_store/report.hpp"
@@ -152,10 +153,23 @@ sluice::task<int> run_transfers(sluice::runtime& runtime, const settings& s, con
     co_return t.failed == 0 ? 0 : 1;
 }
 
+/// As many clients as there are descriptors for: a server without any can neither accept nor open what it has.
+server_options within_descriptors(const settings& s) {
+    server_options options = s.server;
+    const std::uint64_t limit = raise_descriptor_limit();
+    options.clients_max = std::min(options.clients_max, clients_within(limit));
+    if (options.clients_max < s.server.clients_max && !s.quiet)
+        fmt::print(stderr,
+                   "sluice-store: --max-clients {} can need {} descriptors, the limit is {}: {} clients at once are "
+                   "taken; raise the limit of open files (ulimit -Hn) or give a smaller --max-clients\n",
+                   s.server.clients_max, descriptors_for(s.server.clients_max), limit, options.clients_max);
+    return options;
+}
+
 sluice::task<int> run_serve(sluice::runtime& runtime, const settings& s) {
     auto objects = co_await object_directory::open(s.directory);
     if (!objects) co_return report_failure(s, "serve", objects.error());
-    server here{.runtime = runtime, .objects = *objects, .options = s.server, .log = [&s](const std::string& line) {
+    server here{.runtime = runtime, .objects = *objects, .options = within_descriptors(s), .log = [&s](const std::string& line) {
                     if (!s.quiet) fmt::print(stderr, "sluice-store: {}\n", line);
                 }};
     auto served = co_await serve(here, [&s](const std::string& address) { report_listening(s, address); });

@@ -26,7 +26,7 @@ sluice::error object_error(const sluice::error& why, const std::string& key) {
         return {why.code(), fmt::format("{}: other objects' keys end or go on at one of its parts", key)};
     if (why == condition::not_found) return {why.code(), fmt::format("no object {}", key)};
     if (why == condition::invalid) return {why.code(), fmt::format("{}: symbolic links that lead out are not followed", key)};
-    return {why.code(), key};
+    return {why.code(), fmt::format("on the server, {}", key)};
 }
 
 /// The first bytes of an object's file, as many as a header has unless the file is shorter.
@@ -150,10 +150,16 @@ sluice::task<sluice::result<object_directory>> object_directory::open(std::strin
     co_return std::move(made);
 }
 
-sluice::task<sluice::result<open_object>> object_directory::find(std::string key) {
-    auto status = co_await root_.stat(key); // before it is opened: opening a FIFO would wait for its other end
+sluice::task<sluice::result<std::uint64_t>> object_directory::file_bytes(std::string key) {
+    auto status = co_await root_.stat(key);
     if (!status) co_return object_error(status.error(), key);
     if (status->type != sluice::file_type::regular) co_return object_error(sluice::error::from_errno(ENOENT), key);
+    co_return status->size_bytes;
+}
+
+sluice::task<sluice::result<open_object>> object_directory::find(std::string key) {
+    auto there = co_await file_bytes(key); // before it is opened: opening a FIFO would wait for its other end
+    if (!there) co_return std::move(there).error();
     auto opened = co_await root_.open_file(key, {.direct = true});
     if (!opened) co_return object_error(opened.error(), key);
     auto size = co_await opened->stat(); // of what was opened: a put may have come in between

@@ -81,6 +81,8 @@ public:
     /// `condition::not_found`, `access_denied`, `busy` (another server has it), each with the path.
     static sluice::task<sluice::result<object_directory>> open(std::string path);
 
+    /// Size of an object's file, which takes no descriptor to learn.
+    sluice::task<sluice::result<std::uint64_t>> file_bytes(std::string key);
     sluice::task<sluice::result<open_object>> find(std::string key);
     /// A temporary file with room for an object of `size_bytes` reserved. Errors: `condition::no_space`.
     sluice::task<sluice::result<pending_object>> begin(std::uint64_t size_bytes);

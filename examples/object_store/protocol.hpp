@@ -60,7 +60,8 @@ struct key_text {
 };
 static_assert(sizeof(key_text) == 516 && std::is_trivially_copyable_v<key_text>);
 
-/// Both ways, while an object moves: how many chunks, from the first on, have got this far.
+/// Both ways, while an object moves: how many chunks, from the first on, have got this far. Each tells of
+/// more than the one before, or breaks the protocol: so who stands still is seen to.
 struct progress {
     enum class kind : std::uint32_t {
         ready,    ///< client, put: these chunks lie in the window

@@ -90,7 +90,7 @@ sluice::task<sluice::result<void>> turn_away(server& s, sluice::connection& clie
     auto key = co_await client.receive<key_text>({.deadline = s.options.stall_timeout});
     if (!key) co_return std::move(key).error();
     auto busy = sluice::error::from_errno(
-        EAGAIN, fmt::format("the server has {} clients and takes no more (--max-clients); try later", s.options.clients_max));
+        EAGAIN, fmt::format("the server has {} clients and takes no more (--max-clients, open files); try later", s.options.clients_max));
     co_return co_await refuse(s, client, std::move(busy));
 }
 
@@ -147,6 +147,8 @@ sluice::result<offered_window> check_window(const server& s, const request& aske
 }
 
 sluice::task<sluice::result<void>> refuse(server& s, sluice::connection& client, sluice::error why) {
+    if (why == std::errc::too_many_files_open || why == std::errc::too_many_files_open_in_system)
+        why = sluice::error(why.code(), "the server has no descriptors left (its limit of open files); try later");
     co_return co_await client.send(reply::refusal(why), {.deadline = s.options.stall_timeout});
 }
 

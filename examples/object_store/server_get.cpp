@@ -19,6 +19,7 @@ struct outgoing {
     store::layout layout;
     sluice::pooled_buffer& memory;
     slot_gates free; ///< slots of the client
+    std::uint64_t begun = 0; ///< chunks on their way, or there
 };
 
 sluice::task<sluice::result<void>> move_slot(outgoing& o, std::uint64_t first) {
@@ -29,6 +30,7 @@ sluice::task<sluice::result<void>> move_slot(outgoing& o, std::uint64_t first) {
         auto free = co_await o.free.wait(chunk);
         if (!free) co_return std::move(free).error();
         o.free.shut(chunk);
+        ++o.begun;
         const std::uint32_t bytes = o.layout.bytes(chunk);
         auto written = co_await o.client.write_with_immediate(o.window.subview(o.layout.slot_offset(chunk), bytes),
                                                               local.first(bytes), static_cast<std::uint32_t>(chunk),
@@ -43,7 +45,8 @@ sluice::task<sluice::result<void>> hear_client(outgoing& o) {
     while (consumed < o.layout.chunks()) {
         auto heard = co_await o.client.receive<progress>({.deadline = o.s.options.stall_timeout});
         if (!heard) co_return std::move(heard).error();
-        if (heard->what != progress::kind::consumed || heard->chunks > o.layout.chunks())
+        // Each has to tell of more chunks than the one before: a client that stands still must not look alive.
+        if (heard->what != progress::kind::consumed || heard->chunks <= consumed || heard->chunks > o.begun)
             co_return sluice::error(sluice::errc::protocol_error, "get: progress that makes no sense");
         for (; consumed < heard->chunks; ++consumed) o.free.open(consumed);
     }
@@ -71,19 +74,20 @@ sluice::task<sluice::result<object_header>> read_header(open_object& object, slu
 } // namespace
 
 sluice::task<sluice::result<void>> serve_get(server& s, sluice::connection& client, const request& asked, std::string key) {
-    auto object = co_await s.objects.find(key);
-    if (!object) co_return co_await refuse(s, client, std::move(object).error());
-    const std::uint64_t data_bytes =
-        object->file_bytes - std::min<std::uint64_t>(object->file_bytes, object_header::block_bytes);
+    auto file_bytes = co_await s.objects.file_bytes(key);
+    if (!file_bytes) co_return co_await refuse(s, client, std::move(file_bytes).error());
+    const std::uint64_t data_bytes = *file_bytes - std::min<std::uint64_t>(*file_bytes, object_header::block_bytes);
     auto window = check_window(s, asked, data_bytes);
     if (!window) co_return co_await refuse(s, client, std::move(window).error());
 
     // All of the pool that this transfer will ever hold, in one piece: nobody waits for memory holding some.
     auto memory = co_await s.runtime.pool().allocate(window->layout.window_bytes());
     if (!memory) co_return co_await refuse(s, client, std::move(memory).error());
+    auto object = co_await s.objects.find(key); // those who wait for memory hold no descriptor but their socket
+    if (!object) co_return co_await refuse(s, client, std::move(object).error());
     auto header = co_await read_header(*object, memory->first(object_header::block_bytes), key);
     if (!header) co_return co_await refuse(s, client, std::move(header).error());
-    window->layout.size_bytes = header->size_bytes; // without the padding; the number of chunks is the same
+    window->layout.size_bytes = header->size_bytes; // any size fits this window, also that of an object put meanwhile
 
     reply answer;
     answer.size_bytes = header->size_bytes;

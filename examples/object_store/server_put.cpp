@@ -69,7 +69,9 @@ sluice::task<sluice::result<void>> hear_client(incoming& in) {
         if (!heard) co_return std::move(heard).error();
         const std::uint64_t most = std::min(in.layout.chunks(), in.read + in.layout.slots);
         const bool finished = heard->what == progress::kind::finished;
-        if (heard->what == progress::kind::consumed || heard->chunks > most ||
+        // Each has to tell of more chunks than the one before: a client that stands still must not look alive.
+        const bool grows = heard->chunks > ready || (finished && heard->chunks == ready);
+        if (heard->what == progress::kind::consumed || !grows || heard->chunks > most ||
             (finished && heard->chunks != in.layout.chunks()))
             co_return sluice::error(sluice::errc::protocol_error, "put: progress that makes no sense");
         for (; ready < heard->chunks; ++ready) in.ready.open(ready);

@@ -8,18 +8,9 @@ import time
 import unittest
 
 import store_support
-from store_support import PATIENCE_S, StoreTest, pattern
+from store_support import PATIENCE_S, StoreTest, pattern, wait_until
 
 MIB = 1 << 20
-
-
-def wait_until(condition, what):
-    """Polls; the condition is an event elsewhere that nothing announces."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited in vain: {what}")
-        time.sleep(0.002)
 
 
 class KilledServer(StoreTest):

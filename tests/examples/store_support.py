@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -34,13 +35,22 @@ def pattern(size, seed=1):
     return bytes(stamped)
 
 
+def wait_until(condition, what):
+    """Polls; the condition is an event elsewhere that nothing announces."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited in vain: {what}")
+        time.sleep(0.002)
+
+
 class Server:
     """`sluice-store serve` in a process of its own."""
 
-    def __init__(self, directory, *options, listen="tcp://127.0.0.1:0", user=None):
+    def __init__(self, directory, *options, listen="tcp://127.0.0.1:0", **popen):
         self.directory = Path(directory)
         self.process = subprocess.Popen([program, "serve", str(directory), "--listen", listen, "--json", *options],
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, user=user)
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **popen)
         ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
         first = json.loads(self.process.stdout.readline() or "{}") if ready else {}
         if "address" not in first:

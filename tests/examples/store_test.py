@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import shutil
+import signal
 import socket
 import subprocess
 import unittest
@@ -255,6 +257,29 @@ class Refusals(StoreTest):
         with self.assertRaisesRegex(RuntimeError, "another sluice-store serves"):
             self.serve()
         self.fails(["cannot serve", "missing"], "serve", self.folder / "missing", "--listen", "tcp://127.0.0.1:0")
+
+    def test_no_more_clients_than_descriptors(self):
+        def limits(soft, hard):
+            return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+        server = self.serve(preexec_fn=limits(64, 1024))
+        self.assertEqual(resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE), (1024, 1024))
+        server.stop()
+        self.assertIn("--max-clients 4096 can need 16416 descriptors, the limit is 1024: 248 clients", server.errors)
+        server = self.serve("--max-clients", "248", preexec_fn=limits(64, 1024))
+        server.stop()
+        self.assertEqual(server.errors, "")
+        # With the smallest limit all that it takes at once find what they need, and one more is told.
+        server = self.serve(preexec_fn=limits(36, 36))
+        source = self.file("source", pattern(64 * MIB))
+        client = self.start("put", source, f"{server.url}/deep/object", "--chunk", "64K", "--window", "1")
+        store_support.wait_until(lambda: self.temporaries() or client.poll() is not None, "the put begins")
+        client.send_signal(signal.SIGSTOP)
+        self.fails(["the server has 1 clients and takes no more", "open files"], "stat", server.url)
+        client.send_signal(signal.SIGCONT)
+        self.assertEqual(client.wait(store_support.PATIENCE_S), 0, client.stderr.read())
+        self.assertEqual(client.stderr.read(), b"")
+        self.assertEqual(self.ok("stat", server.url).splitlines()[0].split(",")[0], "1 clients now")
 
     def test_an_address_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
