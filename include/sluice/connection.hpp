@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -119,8 +120,20 @@ private:
 namespace detail {
 
 template <class T>
-concept message_value = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> &&
-                        !std::is_convertible_v<const T&, const_region_view>;
+inline constexpr bool is_plain_value = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> &&
+                                       !std::is_member_pointer_v<T> && !std::is_null_pointer_v<T> &&
+                                       std::is_same_v<T, std::unwrap_reference_t<T>>;
+template <class T, std::size_t N>
+inline constexpr bool is_plain_value<std::array<T, N>> = is_plain_value<T>;
+/// A range whose bytes may lie elsewhere: std::string_view, std::span, std::initializer_list.
+template <class T>
+inline constexpr bool is_view_like = requires(T& t) { t.data(); } || requires(T& t) { t.begin(); };
+template <class T, std::size_t N>
+inline constexpr bool is_view_like<std::array<T, N>> = is_view_like<T>;
+
+/// What can travel as its own bytes: no pointers, no views; what hides in a structure it can't see.
+template <class T>
+concept message_value = is_plain_value<T> && !is_view_like<T> && !std::is_convertible_v<const T&, const_region_view>;
 
 class [[nodiscard]] void_transfer : public transfer {
 public:
@@ -221,11 +234,14 @@ public:
     /// errc::message_too_long and is gone. Errors: errc::closed when the peer has closed and all was received.
     [[nodiscard]] detail::receive_transfer receive(region_view into, operation_options options = {});
 
-    /// Small values as messages: `send(header{...})`, `receive<header>()`; descriptions of memory go in their encoding.
+    /// Small values as messages: `send(header{...})`, `receive<header>()`; they go as they lie in memory, byte order and
+    /// padding included. Pointers and views (std::string_view, std::span) don't compile: send the bytes from memory of
+    /// the pool, or a structure that holds them. A remote_region goes in its encoding only when it is sent by itself; in
+    /// a structure put `remote_region::encode()`, whose bytes any peer can decode().
     template <detail::message_value T>
     task<result<void>> send(T value, operation_options options = {});
     /// Errors besides those of receive(view): errc::protocol_error for a message of another size, or an immediate.
-    template <class T>
+    template <detail::message_value T>
     task<result<T>> receive(operation_options options = {});
 
     /// Lets the peer reach `memory` with `granted` until the result goes or this connection does.
@@ -333,9 +349,9 @@ task<result<void>> connection::send(T value, operation_options options) {
     }
 }
 
-template <class T>
+template <detail::message_value T>
 task<result<T>> connection::receive(operation_options options) {
-    static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>);
+    static_assert(std::is_default_constructible_v<T>);
     std::array<std::byte, std::is_same_v<T, remote_region> ? remote_region::encoded_bytes : sizeof(T)> bytes{};
     auto got = co_await receive_bytes(bytes, options);
     if (!got) co_return std::move(got).error();

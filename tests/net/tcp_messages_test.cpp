@@ -6,7 +6,15 @@
 #include "tests/support/run.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <ranges>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace sluice;
@@ -247,4 +255,44 @@ TEST_CASE("Tcp_messages.a_canceled_receive_loses_no_message") {
         CHECK(std::equal(out.data(), out.data() + 10, wide.data()));
     };
     sync_wait(*home, body(pair.a, pair.b));
+}
+
+namespace {
+
+template <class T>
+concept can_send = requires(connection& c, T value) { c.send(value); };
+template <class T>
+concept can_receive = requires(connection& c) { c.receive<T>(); };
+struct header {
+    std::uint32_t magic;
+    std::array<char, 12> name;
+};
+template <class T>
+constexpr bool travels = can_send<T> && can_receive<T>;
+template <class T>
+constexpr bool stays = !can_send<T> && !can_receive<T>;
+
+} // namespace
+
+TEST_CASE("Tcp_messages.what_only_points_at_bytes_does_not_compile") {
+    STATIC_REQUIRE(travels<int>);
+    STATIC_REQUIRE(travels<header>);
+    STATIC_REQUIRE(travels<std::array<header, 3>>);
+    STATIC_REQUIRE(travels<std::array<std::array<int, 2>, 2>>);
+    STATIC_REQUIRE(travels<remote_region>);
+    STATIC_REQUIRE(stays<std::string_view>);
+    STATIC_REQUIRE(stays<std::span<const std::byte>>);
+    STATIC_REQUIRE(stays<std::span<int, 4>>);
+    STATIC_REQUIRE(stays<std::initializer_list<int>>);
+    STATIC_REQUIRE(stays<std::ranges::subrange<const int*>>);
+    STATIC_REQUIRE(stays<std::ranges::ref_view<std::vector<int>>>);
+    STATIC_REQUIRE(stays<std::array<std::string_view, 2>>);
+    STATIC_REQUIRE(stays<std::array<const char*, 2>>);
+    STATIC_REQUIRE(stays<const char*>);
+    STATIC_REQUIRE(stays<std::nullptr_t>);
+    STATIC_REQUIRE(stays<int header::*>);
+    STATIC_REQUIRE(stays<std::reference_wrapper<int>>);
+    STATIC_REQUIRE(stays<std::string>);
+    STATIC_REQUIRE(!can_receive<region_view>);
+    STATIC_REQUIRE(!can_receive<const_region_view>);
 }
