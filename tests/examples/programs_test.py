@@ -43,11 +43,13 @@ class Programs(unittest.TestCase):
     def test_a_file_goes_to_a_peer_and_back(self):
         with tempfile.TemporaryDirectory() as scratch:
             source, target = Path(scratch) / "source", Path(scratch) / "target"
-            source.write_bytes(os.urandom(20_000_001))
-            done = run("04-disk-to-peer", source, target)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            self.assertEqual(done.stdout, "20000001 bytes, there and back\n")
-            self.assertEqual(target.read_bytes(), source.read_bytes())
+            # Nothing; a window of eight chunks and its neighbours; more than the program has memory for.
+            for size in [0, 1, 8 << 20, (8 << 20) + 1, 20_000_001, (64 << 20) + 1]:
+                source.write_bytes(os.urandom(size))
+                done = run("04-disk-to-peer", source, target)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), size)
+                self.assertEqual(done.stdout, f"{size} bytes, there and back\n")
+                self.assertEqual(target.read_bytes(), source.read_bytes())
             done = run("04-disk-to-peer", Path(scratch) / "missing", target)
             self.assertEqual(done.returncode, 1)
             self.assertIn("missing", done.stderr)
