@@ -38,6 +38,11 @@ class Demo(unittest.TestCase):
         done = self.run_demo("--big", str(1 << 62))
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stdout.splitlines()[-1], "^demo: FAILED: .* are needed; use --directory.*No space left")
+        for folder in ["/nonexistent", "/dev/null"]:
+            done = subprocess.run([program], env={**os.environ, "TMPDIR": folder}, capture_output=True, text=True,
+                                  timeout=PATIENCE_S)
+            self.assertEqual((done.returncode, done.stderr), (1, ""))
+            self.assertRegex(done.stdout, f"^demo: FAILED: cannot make a directory in {folder}; use --directory: .*\n$")
         done = self.run_demo("--files", "100000")
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stdout.splitlines()[-1], "^demo: FAILED: .*use --files")

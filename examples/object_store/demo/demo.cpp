@@ -28,8 +28,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Whether it exists shows when the demo works in it.
+std::string default_directory() {
+    const char* chosen = std::getenv("TMPDIR");
+    return chosen != nullptr && *chosen != '\0' ? chosen : "/tmp";
+}
+
 struct settings {
-    std::string directory = fs::temp_directory_path().string();
+    std::string directory = default_directory();
     std::size_t files = 400;
     std::uint64_t big_bytes = std::uint64_t{1} << 30;
     std::size_t clients = 4;
