@@ -22,7 +22,8 @@ constexpr const char* examples = R"(examples:
 
 An address is tcp://HOST:PORT, tcp://[IPV6%INTERFACE]:PORT, auto://..., tcp:///PATH/OF/A.SOCKET or tcp://@NAME; the key
 follows after a slash. The exit status is 0 when all went well, 1 when something did not, 2 for a mistake on the command
-line, 128 + N when signal N ended it.)";
+line, 128 + N when signal N ended it; a server that is told to end by SIGINT, SIGTERM, SIGHUP or SIGQUIT exits
+with 0.)";
 
 constexpr const char* size_help = "; 64K, 1M, 2G are understood";
 

@@ -15,7 +15,7 @@
 
 namespace {
 
-/// A server that is told to end has ended well; a client has not done what it was asked for.
+/// A server that is told to end has ended well, as README.md says; a client has not done what it was asked for.
 sluice::task<int> serve_until_signal(sluice::runtime& runtime, const store::settings& s, store::stop_signals& signals) {
     constexpr int by_signal = 128;
     const int status = co_await store::until_signal(signals, run_serve(runtime, s));

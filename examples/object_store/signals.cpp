@@ -15,11 +15,19 @@ namespace store {
 
 namespace {
 
+/// nohup(1) and shells ask for the rest of a life without this signal; a blocked one would come all the same.
+bool is_ignored(int number) noexcept {
+    struct sigaction now {};
+    return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 sigset_t stopping_signals() noexcept {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
+    for (const int number : {SIGHUP, SIGQUIT})
+        if (!is_ignored(number)) sigaddset(&set, number);
     return set;
 }
 

@@ -5,7 +5,7 @@
 
 namespace store {
 
-/// SIGINT and SIGTERM as something to wait for. Made before any thread is started, so that all of them leave the
+/// SIGINT, SIGTERM, SIGHUP and SIGQUIT as something to wait for; the last two not where they were ignored before. Made before any thread is started, so that all of them leave the
 /// signals to it. Thread rule: made on the main thread, awaited on one executor.
 class stop_signals {
 public:

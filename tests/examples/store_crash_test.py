@@ -70,7 +70,7 @@ class Interrupted(StoreTest):
     def test_a_client_that_is_interrupted_leaves_nothing(self):
         target = self.folder / "target"
         target.mkdir()
-        for number in [signal.SIGINT, signal.SIGTERM]:
+        for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]:
             server = self.serve()
             self.ok("put", self.file("source", pattern(64 * MIB)), f"{server.url}/object")
             client = self.start("get", f"{server.url}/object", str(target / "file"), "--chunk", "64K", "--window", "1")
@@ -80,6 +80,12 @@ class Interrupted(StoreTest):
             self.assertNotIn("corrupt", client.stderr.read().decode())
             self.assertEqual(self.only(target), [])
             self.assertEqual(server.stop(), 0)
+
+    def test_what_was_started_with_nohup_stays(self):
+        server = self.serve(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        server.process.send_signal(signal.SIGHUP)
+        self.ok("put", self.file("source", b"x"), f"{server.url}/object")
+        self.assertEqual(server.stop(), 0)
 
     def test_a_client_gives_up_on_a_silent_server(self):
         server = self.serve()
@@ -94,7 +100,7 @@ class Interrupted(StoreTest):
         self.assertFalse((self.folder / "target").exists())
 
     def test_a_server_that_is_told_to_end_ends_well(self):
-        for number in [signal.SIGINT, signal.SIGTERM]:
+        for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]:
             server = self.serve()
             source = self.file("source", pattern(64 * MIB))
             client = self.start("put", source, f"{server.url}/object", "--chunk", "64K", "--window", "1")
