@@ -6,9 +6,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace store {
@@ -38,6 +40,20 @@ sluice::result<void> check_target(const std::string& path) {
     return {};
 }
 
+/// What stands at `path` hands on its permissions, and its owner and group as far as this process may give files away.
+void take_over_permissions(int fd, const std::string& path) noexcept {
+    struct stat before {};
+    if (lstat(path.c_str(), &before) != 0) return;
+    constexpr auto keep = static_cast<uid_t>(-1);
+    const bool has_owner = fchown(fd, before.st_uid, before.st_gid) == 0;
+    const bool has_group = has_owner || fchown(fd, keep, before.st_gid) == 0;
+    mode_t mode = before.st_mode & 07777;
+    // What was granted to one group, or by one owner, is not granted to or by another.
+    if (!has_owner) mode &= 0777;
+    if (!has_group) mode &= 0707;
+    (void)fchmod(fd, mode); // a file system may have none
+}
+
 } // namespace
 
 local_file::~local_file() {
@@ -48,8 +64,10 @@ local_file::~local_file() {
 sluice::task<sluice::result<local_file>> local_file::create(std::string path, std::uint64_t size_bytes, bool direct) {
     if (auto allowed = check_target(path); !allowed) co_return std::move(allowed).error();
     std::string temporary = temporary_for(path);
-    const sluice::open_options how{
-        .mode = sluice::open_mode::write, .create = sluice::creation::exclusive, .direct = direct};
+    std::error_code ignored;
+    constexpr std::uint16_t at_first = 0600; // for nobody else before it has the permissions of what it replaces
+    sluice::open_options how{.mode = sluice::open_mode::write, .create = sluice::creation::exclusive, .direct = direct};
+    if (std::filesystem::exists(path, ignored)) how.permissions = at_first;
     auto opened = co_await sluice::file::open(temporary, how);
     if (!opened) co_return sluice::error(opened.error().code(), fmt::format("cannot write {}", path));
     local_file made(std::move(path), std::move(temporary), size_bytes);
@@ -66,6 +84,7 @@ sluice::task<sluice::result<local_file>> local_file::create(std::string path, st
 sluice::task<sluice::result<void>> local_file::finish() {
     auto cut = co_await file.truncate(size_bytes_);
     if (!cut) co_return std::move(cut).error();
+    take_over_permissions(file.native_handle(), path_);
     auto closed = co_await file.close();
     if (!closed) co_return std::move(closed).error();
     auto named = co_await sluice::rename(temporary_, path_);

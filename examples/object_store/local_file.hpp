@@ -11,7 +11,8 @@
 namespace store {
 
 /// A file that comes into being whole or not at all: written beside its final name, renamed at the end, and removed
-/// if the end doesn't come.
+/// if the end doesn't come. One that replaces a file takes over its permissions, and its owner where it may; other names
+/// of that file (hard links) keep what they have, and so its access control lists and attributes stay behind.
 ///
 /// Thread rule: executor-bound.
 class local_file {

@@ -82,6 +82,29 @@ class RoundTrips(StoreTest):
         self.fails(["no object x/y"], "rm", f"{server.url}/x/y")
 
 
+    def test_a_file_that_is_replaced_hands_on_its_permissions(self):
+        server = self.serve()
+        self.ok("put", self.file("source", pattern(2 * MIB)), f"{server.url}/object")
+        target = self.folder / "target"
+        for mode in [0o600, 0o640, 0o444, 0o777]:
+            target.write_bytes(b"old")
+            target.chmod(mode)
+            if os.geteuid() == 0: os.chown(target, 1234, 4321)
+            before = target.stat()
+            os.link(target, self.folder / "link")
+            self.ok("get", f"{server.url}/object", target)
+            after = target.stat()
+            self.assertEqual((after.st_mode, after.st_uid, after.st_gid), (before.st_mode, before.st_uid, before.st_gid))
+            self.assertEqual(target.stat().st_size, 2 * MIB)
+            self.assertEqual((self.folder / "link").read_bytes(), b"old")
+            target.unlink()
+            (self.folder / "link").unlink()
+        umask = os.umask(0o027)
+        self.addCleanup(os.umask, umask)
+        self.ok("get", f"{server.url}/object", target)
+        self.assertEqual(target.stat().st_mode & 0o777, 0o640, "a new file is made as others are")
+
+
 class Refusals(StoreTest):
     def test_a_missing_object_leaves_no_file(self):
         server = self.serve()
