@@ -31,6 +31,7 @@ constexpr const char* size_help = "; 64K, 1M, 2G are understood";
 struct raw_options {
     std::uint64_t chunk_bytes = 1 << 20;
     std::uint64_t pool_bytes = std::uint64_t{64} << 20;
+    std::uint64_t memory_bytes = std::uint64_t{64} << 20;
     std::uint32_t slots = 8;
     double stall_seconds = 30;
     double timeout_seconds = 60;
@@ -78,6 +79,7 @@ void add_transfer_options(CLI::App& app, settings& s, raw_options& raw) {
     app.add_option("--parallel", s.parallel, "files at once, each over its own connection")
         ->check(CLI::Range(1U, 256U))
         ->capture_default_str();
+    add_size(app, "--memory", raw.memory_bytes, "memory of all files at once; chunks and windows shrink to fit");
     add_client_options(app, s, raw);
 }
 
@@ -99,6 +101,10 @@ std::string finish(settings& s, const raw_options& raw) {
     if (s.what == command::serve && window_bytes * 2 > raw.pool_bytes)
         return fmt::format("--pool {}: give at least twice what one transfer takes, --chunk times --window = {}",
                            raw.pool_bytes, window_bytes);
+    constexpr std::uint64_t memory_bytes_min = 1 << 20;
+    if (raw.memory_bytes < memory_bytes_min)
+        return fmt::format("--memory {}: give at least {}", raw.memory_bytes, memory_bytes_min);
+    s.memory_bytes = raw.memory_bytes;
     s.server.chunk_bytes = s.client.chunk_bytes = static_cast<std::uint32_t>(raw.chunk_bytes);
     s.server.slots = s.client.slots = raw.slots;
     s.server.stall_timeout = from_seconds(raw.stall_seconds);

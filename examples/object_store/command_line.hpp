@@ -29,6 +29,7 @@ struct settings {
     std::string target;
     client_options client;
     std::uint32_t parallel = 4;
+    std::uint64_t memory_bytes = 0; ///< of all windows together
 };
 
 /// Empty when there is nothing left to do (--help, or a mistake, which has been explained); `status` is then what to

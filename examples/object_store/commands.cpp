@@ -139,12 +139,6 @@ sluice::error cannot_connect(const std::string& server, const sluice::error& why
     return {why.code(), text};
 }
 
-std::size_t client_pool_bytes(const settings& s, std::size_t jobs) {
-    constexpr std::size_t others = std::size_t{4} << 20; // inboxes, and what the library keeps back for receives
-    const std::size_t windows = std::min<std::size_t>(s.parallel, std::max<std::size_t>(jobs, 1));
-    return others + windows * s.client.chunk_bytes * s.client.slots * 5 / 4;
-}
-
 sluice::task<int> run_transfers(sluice::runtime& runtime, const settings& s, const std::vector<transfer_job>& jobs) {
     transfers t{runtime, s, jobs, {s.what == command::put ? "put" : "get", !s.quiet && !s.json}};
     std::vector<sluice::task<void>> workers;

@@ -7,7 +7,6 @@
 #include <sluice/runtime.hpp>
 #include <sluice/task.hpp>
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +32,6 @@ sluice::error cannot_connect(const std::string& server, const sluice::error& why
 sluice::task<int> run_serve(sluice::runtime& runtime, const settings& s);
 sluice::task<int> run_transfers(sluice::runtime& runtime, const settings& s, const std::vector<transfer_job>& jobs);
 sluice::task<int> run_queries(sluice::runtime& runtime, const settings& s, const std::vector<location>& places);
-
-/// Memory that the pool of a client needs.
-std::size_t client_pool_bytes(const settings& s, std::size_t jobs);
 
 /// Prints "sluice-store: WHAT: WHY" on standard error, as JSON on standard output too if that is wanted. Gives 1.
 int report_failure(const settings& s, std::string_view what, const sluice::error& why);

@@ -1,11 +1,14 @@
+#include "examples/object_store/client_memory.hpp"
 #include "examples/object_store/command_line.hpp"
 #include "examples/object_store/commands.hpp"
 #include "examples/object_store/signals.hpp"
 
+#include <sluice/log.hpp>
 #include <sluice/runtime.hpp>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <system_error>
@@ -33,12 +36,15 @@ int usage_mistake(const store::settings& s, std::string_view what, const sluice:
     return status;
 }
 
-int transfer(const store::settings& s, store::stop_signals& signals) {
+int transfer(store::settings s, store::stop_signals& signals) {
     auto jobs = store::plan_transfers(s);
     if (!jobs) return usage_mistake(s, s.what == store::command::put ? "put" : "get", jobs.error());
+    const store::client_memory memory = store::memory_for(s, *jobs);
+    s.client.chunk_bytes = memory.chunk_bytes;
+    s.client.slots = memory.slots;
     return sluice::run(
         [&](sluice::runtime& runtime) { return store::until_signal(signals, run_transfers(runtime, s, *jobs)); },
-        {.pool_bytes = store::client_pool_bytes(s, jobs->size())});
+        {.pool_bytes = memory.pool_bytes});
 }
 
 int query(const store::settings& s, store::stop_signals& signals) {
@@ -52,6 +58,8 @@ int query(const store::settings& s, store::stop_signals& signals) {
 
 int run(const store::settings& s) {
     store::stop_signals signals;
+    // "Errors only" goes for what the library advises too, unless somebody has asked for that.
+    if (s.quiet && std::getenv("SLUICE_LOG") == nullptr) sluice::set_log_level(sluice::log_level::error);
     switch (s.what) {
     case store::command::serve: return serve(s, signals);
     case store::command::put:

@@ -82,6 +82,35 @@ class RoundTrips(StoreTest):
         self.fails(["no object x/y"], "rm", f"{server.url}/x/y")
 
 
+    def peak_mib(self, *arguments):
+        """Runs the client and gives the most memory that it had."""
+        process = subprocess.Popen([store_support.program, *map(str, arguments)])
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0, arguments)
+        return usage.ru_maxrss // 1024
+
+    def test_memory_goes_with_the_work(self):
+        server = self.serve()
+        sources = [self.file(f"source{i}", pattern(3000, seed=i)) for i in range(256)]
+        many = [f"{server.url}/x/source{i}" for i in range(256)]
+        target = self.folder / "target"
+        target.mkdir()
+        alone = self.peak_mib("put", "-q", sources[0], f"{server.url}/x/", "--parallel", "1")
+        # With what a sanitizer costs; windows of 8 MiB for each would be 2 GiB.
+        self.assertLess(self.peak_mib("put", "-q", *sources, f"{server.url}/x/", "--parallel", "256"), alone + 200)
+        self.assertLess(self.peak_mib("get", "-q", *many, target, "--parallel", "256"), alone + 300)
+        self.assertLess(self.peak_mib("get", "-q", many[0], target, "--chunk", "64M", "--window", "64"), alone + 200)
+        for source in sources: self.assertEqual((target / source.name).read_bytes(), source.read_bytes())
+        big = self.file("big", pattern(9 * MIB + 1))
+        for options in [["--memory", "1M"], ["--memory", "1M", "--chunk", "64M"], ["--memory", "1M", "--parallel", "256"],
+                        ["--memory", "3M", "--window", "1"]]:
+            self.ok("put", "-q", big, *sources[:200], f"{server.url}/big/", *options)
+            self.ok("get", "-q", f"{server.url}/big/big", *[f"{server.url}/big/source{i}" for i in range(200)], target,
+                    *options)
+            self.assertEqual((target / "big").read_bytes(), big.read_bytes())
+        self.fails(["--memory 1000: give at least 1048576"], "get", many[0], target, "--memory", "1000", status=2)
+
     def test_a_file_that_is_replaced_hands_on_its_permissions(self):
         server = self.serve()
         self.ok("put", self.file("source", pattern(2 * MIB)), f"{server.url}/object")
