@@ -8,6 +8,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fmt/core.h>
 #include <fstream>
@@ -131,6 +134,15 @@ void print_json(const std::vector<fact>& facts) {
     fmt::print("{}\n", out.dump(2));
 }
 
+/// What could not be printed has not been said.
+int flushed() {
+    errno = 0;
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+    fmt::print(stderr, "sluice-info: cannot write to standard output{}{}\n", errno != 0 ? ": " : "",
+               errno != 0 ? std::strerror(errno) : "");
+    return 1;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -138,18 +150,24 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", SLUICE_VERSION_STRING);
     bool as_json = false;
     app.add_flag("--json", as_json, "one JSON object instead of text");
-    CLI11_PARSE(app, argc, argv);
+    app.footer("The exit status is 0 when all was said, 1 when it could not be, 2 for a mistake on the command line.");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        constexpr int usage_mistake = 2;
+        return app.exit(e) == 0 ? flushed() : usage_mistake;
+    }
 
     std::vector<fact> facts;
     try {
         machine_facts(facts);
         engine_facts(facts);
         device_facts(facts);
-    } catch (const std::exception& e) {
+        if (as_json) print_json(facts);
+        else print_text(facts);
+    } catch (const std::exception& e) { // also of fmt::print, when what it prints no longer fits the buffer
         fmt::print(stderr, "sluice-info: {}\n", e.what());
         return 1;
     }
-    if (as_json) print_json(facts);
-    else print_text(facts);
-    return 0;
+    return flushed();
 }

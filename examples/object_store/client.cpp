@@ -80,7 +80,7 @@ sluice::task<sluice::result<sluice::received>> client::hear() {
 sluice::error client::gone(sluice::error why) const {
     if (why == sluice::condition::canceled) return why;
     if (why == sluice::condition::timed_out) {
-        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.timeout);
+        const std::chrono::duration<double> seconds = options_.timeout;
         return {why.code(), fmt::format("the server {} gave no sign for {} s (--timeout)", server_, seconds.count())};
     }
     return {why.code(), fmt::format("the server {} is gone", server_)};

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <span>
 #include <utility>
 
 namespace store {
@@ -101,6 +103,15 @@ sluice::task<sluice::result<object_info>> client::put(std::string file, std::str
     const sluice::open_options how{.direct = size_bytes >= options_.direct_from_bytes};
     auto source = co_await sluice::file::open(std::move(file), how);
     if (!source) co_return std::move(source).error();
+    if (size_bytes == 0) {
+        std::byte more{};
+        auto read = co_await source->read(0, std::span(&more, 1));
+        if (!read) co_return std::move(read).error();
+        if (*read != 0)
+            co_return sluice::error(sluice::errc::invalid_argument,
+                                    fmt::format("{} says that it is empty and is not, as files of /proc do; put a copy of it",
+                                                source->path()));
+    }
     auto shared = co_await share_window();
     if (!shared) co_return std::move(shared).error();
 

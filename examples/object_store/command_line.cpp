@@ -1,5 +1,9 @@
 #include "examples/object_store/command_line.hpp"
 
+#include "examples/object_store/printable.hpp"
+
+#include <sluice/config.hpp>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -62,14 +66,12 @@ void add_serve(CLI::App& app, settings& s, raw_options& raw) {
         ->check(CLI::Range(1U, 1U << 20))
         ->capture_default_str();
     app.add_option("--stall-timeout", raw.stall_seconds, "seconds after which a client that stands still is dropped")
-        ->check(CLI::Range(0.1, 86400.0))
         ->capture_default_str();
     add_output(app, s);
 }
 
 void add_client_options(CLI::App& app, settings& s, raw_options& raw) {
     app.add_option("--timeout", raw.timeout_seconds, "seconds without a sign of the server after which to give up")
-        ->check(CLI::Range(0.1, 86400.0))
         ->capture_default_str();
     add_output(app, s);
 }
@@ -104,6 +106,11 @@ std::string finish(settings& s, const raw_options& raw) {
     constexpr std::uint64_t memory_bytes_min = 1 << 20;
     if (raw.memory_bytes < memory_bytes_min)
         return fmt::format("--memory {}: give at least {}", raw.memory_bytes, memory_bytes_min);
+    constexpr double seconds_min = 0.1;
+    constexpr double seconds_max = 86400;
+    for (const auto& [name, seconds] : {std::pair{"--stall-timeout", raw.stall_seconds}, {"--timeout", raw.timeout_seconds}})
+        if (!(seconds >= seconds_min && seconds <= seconds_max)) // also when it is no number at all
+            return fmt::format("{} {}: give {} to {} seconds", name, seconds, seconds_min, seconds_max);
     s.memory_bytes = raw.memory_bytes;
     s.server.chunk_bytes = s.client.chunk_bytes = static_cast<std::uint32_t>(raw.chunk_bytes);
     s.server.slots = s.client.slots = raw.slots;
@@ -125,6 +132,7 @@ std::optional<settings> parse_command_line(int argc, char** argv, int& status) {
     CLI::App app("An object store: files move between disks over one-sided transfers, checked and in one step.",
                  "sluice-store");
     app.footer(examples);
+    app.set_version_flag("--version", fmt::format("sluice-store {}", SLUICE_VERSION_STRING));
     app.require_subcommand(1);
     auto* serve = app.add_subcommand("serve", "serve the objects in a directory");
     auto* put = app.add_subcommand("put", "store files as objects");
@@ -152,7 +160,7 @@ std::optional<settings> parse_command_line(int argc, char** argv, int& status) {
     } catch (const CLI::ParseError& e) {
         const auto is_named = [&](const CLI::App* known) { return known->get_name() == argv[1]; };
         if (argc > 1 && argv[1][0] != '-' && !std::ranges::any_of(app.get_subcommands({}), is_named))
-            fmt::print(stderr, "sluice-store: there is no command \"{}\"\n", argv[1]);
+            fmt::print(stderr, "sluice-store: there is no command \"{}\"\n", printable(argv[1], 64));
         status = app.exit(e) == 0 ? 0 : usage_mistake;
         return std::nullopt;
     }

@@ -2,6 +2,7 @@
 
 #include "examples/object_store/descriptors.hpp"
 #include "examples/object_store/key.hpp"
+#include "examples/object_store/printable.hpp"
 #include "examples/object_store/progress_bar.hpp"
 #include "examples/object_store/report.hpp"
 
@@ -134,9 +135,13 @@ sluice::result<std::vector<transfer_job>> plan_transfers(const settings& s) {
 }
 
 sluice::error cannot_connect(const std::string& server, const sluice::error& why) {
-    std::string text = fmt::format("cannot connect to {}", server);
-    if (!why.detail().empty()) text += fmt::format(": {}", why.detail());
-    return {why.code(), text};
+    if (why == sluice::condition::canceled) return {why.code(), fmt::format("interrupted while connecting to {}", server)};
+    std::string_view reason = why.detail();
+    // What was tried has been said.
+    const std::string tried = fmt::format("connect to {}", server);
+    if (reason.starts_with(tried)) reason.remove_prefix(tried.size());
+    while (reason.starts_with(": ")) reason.remove_prefix(2);
+    return {why.code(), fmt::format("cannot connect to {}{}{}", server, reason.empty() ? "" : ": ", reason)};
 }
 
 sluice::task<int> run_transfers(sluice::runtime& runtime, const settings& s, const std::vector<transfer_job>& jobs) {
@@ -164,7 +169,7 @@ sluice::task<int> run_serve(sluice::runtime& runtime, const settings& s) {
     auto objects = co_await object_directory::open(s.directory);
     if (!objects) co_return report_failure(s, "serve", objects.error());
     server here{.runtime = runtime, .objects = *objects, .options = within_descriptors(s), .log = [&s](const std::string& line) {
-                    if (!s.quiet) fmt::print(stderr, "sluice-store: {}\n", line);
+                    if (!s.quiet) fmt::print(stderr, "sluice-store: {}\n", printable(line));
                 }};
     auto served = co_await serve(here, [&s](const std::string& address) { report_listening(s, address); });
     if (!served) co_return report_failure(s, fmt::format("cannot serve at {}", s.server.listen), served.error());

@@ -1,5 +1,6 @@
 #include "examples/object_store/key.hpp"
 
+#include "examples/object_store/printable.hpp"
 #include "examples/object_store/protocol.hpp"
 
 #include <fmt/format.h>
@@ -14,20 +15,12 @@ namespace {
 
 constexpr std::size_t part_bytes_max = 255; // NAME_MAX of every file system that matters [limits.h(0p)]
 
+constexpr std::size_t shown_bytes = 64;     // in messages
+
 bool is_control(char c) noexcept { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-/// For messages: control characters would play with the terminal.
-std::string quoted(std::string_view key) {
-    constexpr std::size_t shown_max = 64;
-    std::string text;
-    for (const char c : key.substr(0, shown_max))
-        if (is_control(c)) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-        else text += c;
-    return fmt::format("\"{}{}\"", text, key.size() > shown_max ? "..." : "");
-}
-
 sluice::error refuse(std::string_view key, std::string_view why) {
-    return {sluice::errc::invalid_argument, fmt::format("key {}: {}", quoted(key), why)};
+    return {sluice::errc::invalid_argument, fmt::format("key \"{}\": {}", printable(key, shown_bytes), why)};
 }
 
 const char* wrong_with_part(std::string_view part) noexcept {

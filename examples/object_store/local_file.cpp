@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
@@ -27,6 +28,10 @@ std::string temporary_for(const std::string& path) {
 }
 
 sluice::result<void> check_target(const std::string& path) {
+    constexpr std::size_t name_bytes_max = 255; // NAME_MAX of every file system that matters [limits.h(0p)]
+    if (const std::size_t bytes = std::filesystem::path(path).filename().string().size(); bytes > name_bytes_max)
+        return sluice::error::from_errno(ENAMETOOLONG, fmt::format("cannot write a file whose name has {} bytes, at most {} are "
+                                                                   "allowed; give a shorter one", bytes, name_bytes_max));
     std::error_code ignored;
     const auto there = std::filesystem::symlink_status(path, ignored);
     if (std::filesystem::is_directory(there))

@@ -2,14 +2,13 @@
 #include "examples/object_store/command_line.hpp"
 #include "examples/object_store/commands.hpp"
 #include "examples/object_store/signals.hpp"
+#include "examples/object_store/standard_output.hpp"
 
 #include <sluice/log.hpp>
 #include <sluice/runtime.hpp>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -71,23 +70,14 @@ int run(const store::settings& s) {
     return 1;
 }
 
-/// What could not be printed has not been said: that is a failure too.
-int flushed(int status) {
-    errno = 0;
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    std::fprintf(stderr, "sluice-store: cannot write to standard output%s%s\n", errno != 0 ? ": " : "",
-                 errno != 0 ? std::strerror(errno) : "");
-    return status == 0 ? 1 : status;
-}
-
 } // namespace
 
 int main(int argc, char** argv) {
     int status = 0;
     const auto settings = store::parse_command_line(argc, argv, status);
-    if (!settings) return status;
+    if (!settings) return store::flushed("sluice-store", status);
     try {
-        return flushed(run(*settings));
+        return store::flushed("sluice-store", run(*settings));
     } catch (const std::system_error& e) { // fmt::print, when what it prints no longer fits the buffer
         std::fprintf(stderr, "sluice-store: cannot write the output: %s\n", e.what());
         return 1;

@@ -71,6 +71,8 @@ sluice::task<sluice::result<void>> listing::open_folder(std::string folder) {
         if (entries.error() == condition::not_found && !folder.empty()) co_return sluice::result<void>(); // removed now
         co_return std::move(entries).error();
     }
+    if (entries->empty() && folder.empty()) // there is always our own folder in it
+        co_return sluice::error::from_errno(ENOENT, "the directory that the server serves was removed");
     for (sluice::directory_entry& each : *entries) {
         if (each.name.starts_with(reserved_prefix)) continue;
         std::string key = folder + each.name;

@@ -1,6 +1,7 @@
 #include "examples/object_store/report.hpp"
 
 #include "examples/object_store/commands.hpp"
+#include "examples/object_store/printable.hpp"
 #include "examples/object_store/progress_bar.hpp"
 
 #include <fmt/chrono.h>
@@ -46,7 +47,7 @@ void report_transfer(const settings& s, const object_info& object, std::string_v
         print_json(line);
     } else if (!s.quiet) {
         const double bytes = static_cast<double>(object.size_bytes);
-        fmt::print("{} {}: {} in {:.3f} s, {}/s, crc32c {:08x}\n", verb, object.key, human_bytes(bytes), seconds,
+        fmt::print("{} {}: {} in {:.3f} s, {}/s, crc32c {:08x}\n", verb, printable(object.key), human_bytes(bytes), seconds,
                    human_bytes(seconds > 0 ? bytes / seconds : 0), object.crc32c);
     }
 }
@@ -54,19 +55,19 @@ void report_transfer(const settings& s, const object_info& object, std::string_v
 void report_listed(const settings& s, const object_info& object) {
     if (s.json)
         print_json({{"key", object.key}, {"size_bytes", object.size_bytes}, {"modified_ns", object.modified_ns}});
-    else fmt::print("{:>14}  {}  {}\n", object.size_bytes, local_time(object.modified_ns), object.key);
+    else fmt::print("{:>14}  {}  {}\n", object.size_bytes, local_time(object.modified_ns), printable(object.key));
 }
 
 void report_object(const settings& s, const object_info& object) {
     if (s.json) print_json(facts(object));
     else
-        fmt::print("{}: {} bytes, put {}, crc32c {:08x}\n", object.key, object.size_bytes, local_time(object.modified_ns),
-                   object.crc32c);
+        fmt::print("{}: {} bytes, put {}, crc32c {:08x}\n", printable(object.key), object.size_bytes,
+                   local_time(object.modified_ns), object.crc32c);
 }
 
 void report_removed(const settings& s, std::string_view key) {
     if (s.json) print_json({{"operation", "rm"}, {"key", key}});
-    else if (!s.quiet) fmt::print("removed {}\n", key);
+    else if (!s.quiet) fmt::print("removed {}\n", printable(key));
 }
 
 void report_server(const settings& s, const server_stats& n) {
@@ -86,12 +87,14 @@ void report_server(const settings& s, const server_stats& n) {
 
 void report_listening(const settings& s, std::string_view address) {
     if (s.json) print_json({{"event", "listening"}, {"address", address}, {"directory", s.directory}});
-    else if (!s.quiet) fmt::print("serving {} at {}\n", s.directory, address);
+    else if (!s.quiet) fmt::print("serving {} at {}\n", printable(s.directory), printable(address));
     std::fflush(stdout);
 }
 
 int report_failure(const settings& s, std::string_view what, const sluice::error& why) {
-    fmt::print(stderr, "sluice-store: {}: {}\n", what, why.message());
+    constexpr std::size_t what_bytes_max = 200;
+    constexpr std::size_t why_bytes_max = 1000;
+    fmt::print(stderr, "sluice-store: {}: {}\n", printable(what, what_bytes_max), printable(why.message(), why_bytes_max));
     if (s.json) print_json({{"error", why.message()}, {"what", what}});
     return 1;
 }

@@ -34,6 +34,14 @@ class Demo(unittest.TestCase):
             # At both ends: one reads what the other writes.
             self.assertGreaterEqual(phase["file_direct_bytes"] + phase["file_buffered_bytes"], 2 * phase["bytes"])
 
+    def test_output_that_can_not_be_written_is_a_failure(self):
+        with open("/dev/full", "w") as full, tempfile.TemporaryDirectory() as scratch:
+            done = subprocess.run([program, "--directory", scratch, "--files", "1", "--big", "1M"], stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+            self.assertEqual(os.listdir(scratch), [])
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "^sluice-demo: cannot write .*\n$")
+
     def test_what_fails_is_the_last_line(self):
         done = self.run_demo("--big", str(1 << 62))
         self.assertEqual(done.returncode, 1)

@@ -54,6 +54,18 @@ class Programs(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn("missing", done.stderr)
 
+    def test_info_says_all_or_fails(self):
+        info = folder.parent / "tools" / "sluice-info"
+        if not info.exists():
+            self.skipTest("sluice-info was not built")
+        self.assertEqual(subprocess.run([info, "--json"], stdout=subprocess.DEVNULL, timeout=PATIENCE_S).returncode, 0)
+        for option in ["--json", "--version"]:
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([info, option], stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+            self.assertEqual(done.returncode, 1, option)
+            self.assertIn("sluice-info: cannot write to standard output", done.stderr)
+        self.assertEqual(subprocess.run([info, "--nonsense"], stderr=subprocess.DEVNULL, timeout=PATIENCE_S).returncode, 2)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -80,6 +81,17 @@ class Interrupted(StoreTest):
             self.assertNotIn("corrupt", client.stderr.read().decode())
             self.assertEqual(self.only(target), [])
             self.assertEqual(server.stop(), 0)
+
+    def test_a_client_that_is_interrupted_while_it_connects_says_so(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+            client = self.start("get", f"{address}/object", self.folder / "target")
+            peer = silent.accept()[0]
+            self.addCleanup(peer.close)
+            client.send_signal(signal.SIGINT)
+            self.assertEqual(client.wait(PATIENCE_S), 128 + signal.SIGINT)
+            self.assertEqual(client.stderr.read().decode(),
+                             f"sluice-store: get object: interrupted while connecting to {address}: Operation canceled\n")
 
     def test_what_was_started_with_nohup_stays(self):
         server = self.serve(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))

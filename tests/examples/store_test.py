@@ -212,8 +212,15 @@ class Refusals(StoreTest):
         self.fails(["127.0.0.1:1/x", "not the address"], "get", "127.0.0.1:1/x", "y", status=2)
         self.fails(["gopher"], "get", "gopher://127.0.0.1:1/x", "y", status=2)
         self.fails(["frobnicate"], "frobnicate", status=2)
+        for verb, option in [("get", "--timeout"), ("serve", "--stall-timeout")]:
+            for value in ["nan", "-1", "0", "1e9", "inf"]:
+                self.fails([f"{option}", "0.1 to 86400"], verb, *(["tcp://127.0.0.1:1/x", "y"] if verb == "get" else
+                           [self.objects, "--listen", "tcp://127.0.0.1:0"]), f"{option}={value}", status=2)
+        self.assertRegex(self.ok("--version"), r"^sluice-store \d+\.\d+")
         self.fails(["where to, is empty"], "get", "tcp://127.0.0.1:1/x", "", status=2)
         self.fails(["cannot connect to rdma://127.0.0.1:1: "], "stat", "rdma://127.0.0.1:1")
+        done = self.fails(["cannot connect to tcp://127.0.0.1:1: Connection refused\n"], "stat", "tcp://127.0.0.1:1")
+        self.assertEqual(done.stderr.count("connect to"), 1, done.stderr)
         self.fails(["cannot connect to tcp://127.0.0.1:1"], "get", "tcp://127.0.0.1:1/x", self.folder / "y")
         self.assertIn("examples:", self.run_client("--help").stdout)
 
@@ -222,6 +229,9 @@ class Refusals(StoreTest):
         self.fails(["missing"], "put", self.folder / "missing", f"{server.url}/a")
         self.fails(["not a regular file"], "put", "/dev/null", f"{server.url}/a")
         self.ok("put", self.file("source", b"x"), f"{server.url}/a")
+        self.fails(["/proc/self/status says that it is empty and is not"], "put", "/proc/self/status", f"{server.url}/b")
+        self.fails(["no object b"], "stat", f"{server.url}/b")
+        self.fails(["has 256 bytes, at most 255"], "get", f"{server.url}/a", self.folder / ("y" * 256))
         self.fails(["cannot write /dev/null"], "get", f"{server.url}/a", "/dev/null")
         self.fails(["cannot write"], "get", f"{server.url}/a", self.folder / "missing" / "target")
         self.fails(["several files"], "put", self.folder / "source", self.folder / "source", f"{server.url}/a",
@@ -256,6 +266,13 @@ class Refusals(StoreTest):
         done = self.fails(["2 files can't be listed", "corrupt object"], "ls", server.url)
         self.assertEqual([line.split()[-1] for line in done.stdout.splitlines()], ["a", "c"])
 
+    def test_a_directory_that_was_removed_is_no_empty_one(self):
+        server = self.serve()
+        self.assertEqual(self.ok("ls", server.url), "")
+        shutil.rmtree(self.objects)
+        self.fails(["the directory that the server serves was removed"], "ls", server.url)
+        self.fails(["No such file"], "put", self.file("source", b"x"), f"{server.url}/a")
+
     def test_rm_removes_objects_only(self):
         server = self.serve()
         self.ok("put", self.file("source", pattern(5000)), f"{server.url}/damaged")
@@ -279,6 +296,26 @@ class Refusals(StoreTest):
                                       timeout=store_support.PATIENCE_S)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn("No space left on device", done.stderr)
+
+    def test_help_and_version_that_can_not_be_written_are_failures_too(self):
+        for option in ["--help", "--version"]:
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([store_support.program, option], stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=store_support.PATIENCE_S)
+            self.assertEqual(done.returncode, 1, option)
+            self.assertIn("sluice-store: cannot write to standard output", done.stderr)
+
+    def test_what_strangers_wrote_does_not_reach_the_terminal(self):
+        server = self.serve()
+        self.ok("put", self.file("source", b"x"), f"{server.url}/1")
+        evil = "evil\x1b[2J\u009b31m\x07"
+        shown = "evil\\x1b[2J\\xc2\\x9b31m\\x07"
+        self.fails(["put 2: ", f"{self.folder}/{shown}"], "put", self.folder / evil, f"{server.url}/2")
+        self.fails([f"there is no command \"{shown}\""], evil, status=2)
+        done = self.fails(["key"], "rm", f"{server.url}/{'k' * 100_000}", status=2)
+        self.assertLess(len(done.stderr), 1000)
+        for stream in [done.stderr, self.fails(["x"], "get", f"{server.url}/{evil}", "x", status=2).stderr]:
+            self.assertNotRegex(stream, "[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]")
 
     def test_two_sources_with_one_target(self):
         server = self.serve()

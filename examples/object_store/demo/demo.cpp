@@ -4,8 +4,10 @@
 
 #include "examples/object_store/progress_bar.hpp"
 #include "examples/object_store/signals.hpp"
+#include "examples/object_store/standard_output.hpp"
 
 #include <sluice/blocking.hpp>
+#include <sluice/config.hpp>
 #include <sluice/runtime.hpp>
 
 #include <CLI/CLI.hpp>
@@ -13,10 +15,12 @@
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -218,6 +222,7 @@ std::optional<settings> parse(int argc, char** argv, int& status) {
         ->capture_default_str();
     app.add_option("--clients", s.clients, "clients at once")->check(CLI::Range(1, 256))->capture_default_str();
     app.add_flag("--json", s.json, "print one JSON object instead of the table; the last line stays");
+    app.set_version_flag("--version", fmt::format("sluice-demo {}", SLUICE_VERSION_STRING));
     app.footer("The last line is \"demo: N objects, N bytes, all verified\" or \"demo: FAILED: WHY\", with status 1.");
     try {
         app.parse(argc, argv);
@@ -236,12 +241,18 @@ std::optional<settings> parse(int argc, char** argv, int& status) {
 int main(int argc, char** argv) {
     int status = 0;
     const auto settings = demo::parse(argc, argv, status);
-    if (!settings) return status;
+    if (!settings) return store::flushed("sluice-demo", status);
     store::stop_signals signals;
     const store::client_options one;
     const std::size_t windows = settings->clients * one.chunk_bytes * one.slots;
     constexpr std::size_t others = std::size_t{8} << 20;
-    return sluice::run(
-        [&](sluice::runtime& runtime) { return store::until_signal(signals, demo::run(*settings, runtime)); },
-        {.pool_bytes = others + windows * 5 / 4});
+    try {
+        status = sluice::run(
+            [&](sluice::runtime& runtime) { return store::until_signal(signals, demo::run(*settings, runtime)); },
+            {.pool_bytes = others + windows * 5 / 4});
+    } catch (const std::system_error& e) { // fmt::print, when what it prints no longer fits the buffer
+        std::fprintf(stderr, "sluice-demo: cannot write the output: %s\n", e.what());
+        return 1;
+    }
+    return store::flushed("sluice-demo", status);
 }
