@@ -53,6 +53,19 @@ bool remove_dead_path(const endpoint& on) {
     return unlink(path.c_str()) == 0;
 }
 
+/// EADDRINUSE says of a unix path only that something is there.
+error in_the_way(const endpoint& on) {
+    error busy = refused(EADDRINUSE, "listen on", on);
+    const std::string path = on.to_address(scheme::tcp).unix_path;
+    struct stat found {};
+    if (path.starts_with('@') || lstat(path.c_str(), &found) != 0) return busy;
+    const char* what = S_ISSOCK(found.st_mode)  ? "another process listens there, or this one may not ask"
+                       : S_ISREG(found.st_mode) ? "a file is there, not a socket; use another path or remove it"
+                       : S_ISDIR(found.st_mode) ? "a directory is there; name a socket in it"
+                                                : "something else than a socket is there; use another path or remove it";
+    return {busy.code(), std::string(busy.detail()) + ": " + what};
+}
+
 } // namespace
 
 stream_socket stream_socket::adopt(int fd) noexcept {
@@ -152,7 +165,7 @@ result<stream_socket> listening_socket(const endpoint& on, const stream_listen_o
         if (auto ok = set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0, "IPV6_V6ONLY"); !ok) return std::move(ok).error();
     int rc = ::bind(fd, on.get(), on.length);
     if (rc != 0 && errno == EADDRINUSE && on.family() == AF_UNIX) {
-        if (!remove_dead_path(on)) return refused(EADDRINUSE, "listen on", on);
+        if (!remove_dead_path(on)) return in_the_way(on);
         rc = ::bind(fd, on.get(), on.length);
     }
     if (rc != 0) return refused(errno, "listen on", on);

@@ -2,6 +2,7 @@
 #include <sluice/executor.hpp>
 #include <sluice/scope.hpp>
 
+#include <exception>
 #include <utility>
 
 namespace sluice {
@@ -38,6 +39,10 @@ struct scope::child {
 scope::scope() : home_(executor::current()) {}
 
 scope::~scope() {
+    // Its text is out of reach before somebody catches it.
+    SLUICE_EXPECTS(running_ == 0 || std::uncaught_exceptions() == 0,
+                   "scope: an exception left its block while children run; catch it in there, request_stop(), co_await "
+                   "join(), and throw it on");
     SLUICE_EXPECTS(running_ == 0, "scope: destroyed while children run; co_await join() before it goes");
 }
 

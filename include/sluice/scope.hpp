@@ -22,7 +22,8 @@ namespace sluice {
 /// fails does not stop the others.
 ///
 /// Lifetime: made inside a task, and joined before it is destroyed; destroying it while children run is a broken
-/// contract. Immovable. Thread rule: executor-bound; request_stop() may be called on any thread while the scope lives.
+/// contract, also when an exception does it: what may throw between spawn() and join() stands in a try block.
+/// Immovable. Thread rule: executor-bound; request_stop() may be called on any thread while the scope lives.
 class SLUICE_EXPORT scope {
 public:
     /// Belongs to the executor of this thread.

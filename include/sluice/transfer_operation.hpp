@@ -15,7 +15,8 @@ namespace sluice {
 
 /// Options of one operation on a connection.
 struct operation_options {
-    /// Time until the operation must be done, from when it is made; 0: the connection's default. Passing it gives
+    /// Time until the operation must be done, from when it is made; 0: the connection's default; a negative one has
+    /// passed already. Passing it gives
     /// errc::deadline_exceeded. On tcp only the operation fails; on rdma the connection does too, since a work request
     /// can't be withdrawn.
     std::chrono::nanoseconds deadline{0};

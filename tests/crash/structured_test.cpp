@@ -18,6 +18,7 @@
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <type_traits>
 #include <unistd.h>
 #include <utility>
@@ -31,6 +32,13 @@ namespace {
 std::unique_ptr<sluice::executor> make_executor() { return std::move(sluice::executor::create().value()); }
 
 task<void> sleeps_long() { static_cast<void>(co_await sluice::sleep_for(1h)); }
+
+task<void> throws_out_of_a_scope() {
+    sluice::scope s;
+    s.spawn(sleeps_long());
+    co_await sluice::yield();
+    throw std::runtime_error("lost");
+}
 
 /// Starts `work` on a coroutine of its own, and destroys its frame while it is suspended.
 template <class T>
@@ -60,6 +68,11 @@ void outlived(Wait wait) {
 }
 
 } // namespace
+
+TEST_CASE("Scope.destroyed_by_an_exception_while_children_run") {
+    CHECK_BREAKS_CONTRACT("scope: an exception left its block while children run",
+                          sluice::sync_wait(*make_executor(), throws_out_of_a_scope()));
+}
 
 TEST_CASE("Sleep.destroyed_while_it_sleeps_stops_the_process") {
     CHECK_BREAKS_CONTRACT("sleep: destroyed while it sleeps", const auto home = make_executor();

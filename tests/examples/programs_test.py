@@ -1,6 +1,7 @@
 """The small example programs run and do what they say: PROGRAMS_TEST FOLDER_OF_PROGRAMS."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,20 @@ class Programs(unittest.TestCase):
             done = run("01-read-a-peer", address)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(done.stdout, "read 65536 bytes: hello from the other side\n")
+
+    def test_a_server_that_is_told_to_end_leaves_no_socket(self):
+        for number in [signal.SIGINT, signal.SIGTERM]:
+            with tempfile.TemporaryDirectory() as scratch:
+                path = Path(scratch) / "socket"
+                server = subprocess.Popen([folder / "02-share-a-page", f"tcp://{path}"], stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE, text=True)
+                self.addCleanup(server.communicate)
+                self.addCleanup(server.kill)
+                server.stdout.readline()
+                self.assertEqual(run("01-read-a-peer", f"tcp://{path}").returncode, 0)
+                server.send_signal(number)
+                self.assertEqual((server.wait(PATIENCE_S), server.stderr.read()), (0, ""))
+                self.assertEqual(os.listdir(scratch), [])
 
     def test_a_peer_that_is_not_there(self):
         done = run("01-read-a-peer", "tcp://127.0.0.1:1")

@@ -88,7 +88,9 @@ TEST_CASE("Listener.takes_over_a_unix_path_whose_owner_died_and_no_other") {
     const std::string path = "/tmp/sluice-listener-test-" + std::to_string(getpid());
     {
         const auto alive = must(run(*home, stream_listener::listen(at("tcp://" + path))));
-        CHECK(run(*home, stream_listener::listen(at("tcp://" + path))).error() == condition::busy);
+        const auto second = run(*home, stream_listener::listen(at("tcp://" + path)));
+        CHECK(second.error() == condition::busy);
+        CHECK(second.error().message().find("another process listens there") != std::string::npos);
         CHECK(::access(path.c_str(), F_OK) == 0);
         // What a killed process leaves behind: the path without a listener.
         const auto left = must(net::listening_socket(**net::numeric_endpoint(at("tcp://" + path + ".dead")), {}));
@@ -101,7 +103,11 @@ TEST_CASE("Listener.takes_over_a_unix_path_whose_owner_died_and_no_other") {
     const int plain = open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     REQUIRE(plain >= 0);
     close(plain);
-    CHECK(run(*home, stream_listener::listen(at("tcp://" + path))).error() == condition::busy);
+    const auto over_a_file = run(*home, stream_listener::listen(at("tcp://" + path)));
+    CHECK(over_a_file.error() == condition::busy);
+    CHECK(over_a_file.error().message().find("listen on tcp://" + path + ": a file is there") == 0);
+    const auto over_a_folder = run(*home, stream_listener::listen(at("tcp:///tmp")));
+    CHECK(over_a_folder.error().message().find("listen on tcp:///tmp: a directory is there") == 0);
     CHECK(unlink(path.c_str()) == 0); // a file that is no socket was left alone
 }
 
