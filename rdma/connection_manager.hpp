@@ -1,0 +1,82 @@
+#pragma once
+
+#include <sluice/executor.hpp>
+#include <sluice/result.hpp>
+#include <sluice/task.hpp>
+
+#include "rdma/verbs.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sluice::rdma {
+
+class cm_id;
+
+/// An event of the connection manager, copied and acknowledged [rdma_get_cm_event(3)].
+struct cm_event {
+    rdma_cm_event_type type = RDMA_CM_EVENT_ADDR_RESOLVED;
+    int status = 0;                      ///< 0, a negative errno value, or the reject reason
+    std::vector<std::byte> private_data; ///< may be padded with zeros to the transport's fixed length
+    std::uint8_t responder_resources = 0;
+    std::uint8_t initiator_depth = 0;
+    std::unique_ptr<cm_id> request;      ///< of RDMA_CM_EVENT_CONNECT_REQUEST: the new id
+};
+
+/// Who hears of an id's events, on its executor's thread, after they were acknowledged: the id may be destroyed there.
+class cm_observer {
+public:
+    virtual void on_cm_event(cm_id& id, cm_event e) noexcept = 0;
+
+protected:
+    ~cm_observer() = default;
+};
+
+/// The event channel of one executor: a descriptor that is read until it is empty whenever it is ready, events copied,
+/// acknowledged, and handed to the observer of their id.
+///
+/// Lifetime: shared by the ids made on it. Thread rule: executor-bound.
+class connection_manager : public std::enable_shared_from_this<connection_manager> {
+public:
+    /// This thread's executor's; made if there is none. Errors: why there is no RDMA here (no device node, no
+    /// permission), out_of_resources.
+    static result<std::shared_ptr<connection_manager>> of(executor& home);
+    ~connection_manager();
+    executor& home() const noexcept;
+
+    struct impl;
+    impl& internals() noexcept { return *impl_; }
+
+private:
+    explicit connection_manager(std::unique_ptr<impl> made) noexcept;
+    std::unique_ptr<impl> impl_;
+};
+
+/// An id of the connection manager: an address, a listener, or a connection.
+///
+/// Thread rule: executor-bound; destroyed there, or by `destroy_later`.
+class cm_id {
+public:
+    static result<std::unique_ptr<cm_id>> create(connection_manager& on);
+    /// The queue pair is gone already. Every event was acknowledged, so that this does not wait for itself.
+    ~cm_id();
+
+    void observe(cm_observer* observer) noexcept; ///< null: events are dropped
+    rdma_cm_id* get() const noexcept { return id_; }
+    connection_manager& manager() const noexcept { return *manager_; }
+    /// "rdma://10.0.0.2:7471"
+    std::string local_address() const;
+    std::string peer_address() const;
+
+private:
+    friend class connection_manager;
+    cm_id(std::shared_ptr<connection_manager> manager, rdma_cm_id* id) noexcept;
+    std::shared_ptr<connection_manager> manager_;
+    rdma_cm_id* id_;
+    cm_observer* observer_ = nullptr;
+};
+
+} // namespace sluice::rdma

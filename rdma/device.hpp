@@ -1,0 +1,86 @@
+#pragma once
+
+#include <sluice/executor.hpp>
+#include <sluice/memory.hpp>
+#include <sluice/region.hpp>
+#include <sluice/result.hpp>
+
+#include "rdma/verbs.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sluice::rdma {
+
+struct quirks; // rdma/quirks.hpp
+
+/// Told about what happens to a device, on its own executor's thread.
+class device_observer {
+public:
+    explicit device_observer(executor& home) noexcept : home_(home) {}
+    executor& home() const noexcept { return home_; }
+    /// `qp_num` for events of a queue pair (IBV_EVENT_QP_*), `port` for those of a port, else 0
+    /// [ibv_get_async_event(3)].
+    virtual void on_device_event(ibv_event_type what, std::uint32_t qp_num, std::uint8_t port) noexcept = 0;
+
+protected:
+    ~device_observer() = default;
+
+private:
+    executor& home_;
+};
+
+/// An RDMA device as this process uses it: one protection domain, the memory known to it, its limits, its events.
+/// Opened when first needed and then kept until the process ends or the device goes.
+///
+/// Thread rule: thread-safe, except where said.
+class device {
+public:
+    /// The device behind a verbs context, as a connection manager id names it; opens it if need be, which registers all
+    /// memory that is known to the library: for a helper thread. Errors: out_of_resources (memlock: limit, need and
+    /// remedy), what verbs report.
+    static result<device*> of(ibv_context* context);
+
+    const std::string& name() const noexcept;     ///< "rxe0"
+    ibv_context* context() const noexcept;
+    ibv_pd* pd() const noexcept;
+    const ibv_device_attr& limits() const noexcept;
+    const rdma::quirks& quirks() const noexcept;
+    /// Largest message of a port [ibv_query_port(3)], at least 4096.
+    std::uint32_t max_message_bytes(std::uint8_t port) const noexcept;
+    /// False from device removal on.
+    bool is_alive() const noexcept;
+
+    /// The local key of registered memory; constant time. Errors: why this memory could not be registered here.
+    result<std::uint32_t> local_key(const detail::registration& memory) noexcept;
+
+    /// A registration of exactly this range with exactly this access, apart from local ones. For a helper thread.
+    result<ibv_mr*> register_shared(region_view memory, access granted);
+    /// After it returns the device touches the memory no more for that key.
+    void deregister_shared(ibv_mr* mr) noexcept;
+    /// Memory of rdma/ itself (headers, receive slots): local write only.
+    result<ibv_mr*> register_private(std::byte* memory, std::size_t bytes);
+    void deregister_private(ibv_mr* mr) noexcept;
+
+    ///@{
+    /// An observer hears of everything between the two calls, both on its executor's thread.
+    void add(device_observer& observer);
+    void remove(device_observer& observer) noexcept;
+    ///@}
+    /// The descriptor of its events, to be watched by observers; drain() hands out all that is there.
+    int event_fd() const noexcept;
+    void drain_events() noexcept;
+
+    device(const device&) = delete;
+    device& operator=(const device&) = delete;
+
+private:
+    struct impl;
+    explicit device(std::unique_ptr<impl> made) noexcept;
+    ~device();
+    std::unique_ptr<impl> impl_;
+};
+
+} // namespace sluice::rdma

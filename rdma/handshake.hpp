@@ -1,0 +1,59 @@
+#pragma once
+
+#include <sluice/result.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace sluice::rdma {
+
+/// What the two ends tell each other in the connection manager's private data: of a request (at most 56 bytes on
+/// InfiniBand and RoCE [rdma_connect(3)]), of its acceptance, or of its rejection. 48 bytes, little-endian.
+/// | offset | bytes | field                                                                     |
+/// |--------|-------|---------------------------------------------------------------------------|
+/// | 0      | 4     | "SLCR"                                                                    |
+/// | 4      | 2     | version = 1                                                               |
+/// | 6      | 1     | kind: 1 request, 2 accept, 3 reject                                       |
+/// | 7      | 1     | lanes of the connection                                                   |
+/// | 8      | 1     | which of them this is                                                     |
+/// | 9      | 1     | capability bits: 1 atomics                                                |
+/// | 10     | 2     | slots: frames that the sender of this can take at once                    |
+/// | 12     | 2     | message credits                                                           |
+/// | 14     | 2     | reject: why                                                               |
+/// | 16     | 4     | one-sided operations at once                                              |
+/// | 20     | 4     | largest message in bytes                                                  |
+/// | 24     | 8     | owner: number of the runtime in the regions that it shares                |
+/// | 32     | 16    | connection: random, the same on all its lanes                             |
+struct greeting {
+    static constexpr std::size_t encoded_bytes = 48;
+    static constexpr std::uint16_t current_version = 1;
+    enum class kind : std::uint8_t { request = 1, accept = 2, reject = 3 };
+    enum class refusal : std::uint16_t { none = 0, version = 1, busy = 2, not_sluice = 3, no_resources = 4, malformed = 5 };
+
+    std::uint16_t version = current_version;
+    kind what = kind::request;
+    std::uint8_t lanes = 1;
+    std::uint8_t lane = 0;
+    bool atomics = false;
+    std::uint16_t slots = 0;
+    std::uint16_t credits = 0;
+    refusal why = refusal::none;
+    std::uint32_t operations_in_flight = 0;
+    std::uint32_t message_bytes_max = 0;
+    std::uint64_t owner = 0;
+    std::array<std::byte, 16> connection{};
+
+    std::array<std::byte, encoded_bytes> encode() const noexcept;
+    /// Trailing zeros are allowed, the transport adds them. Errors: errc::protocol_error (not sluice's, too short, kind,
+    /// lanes 0 or over 16, lane not below lanes, a limit of 0), errc::version_mismatch with both versions.
+    static result<greeting> decode(std::span<const std::byte> bytes);
+};
+
+/// "the peer has no room for a further connection"
+const char* to_string(greeting::refusal why) noexcept;
+
+} // namespace sluice::rdma

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "net/provider.hpp"
+
+namespace sluice::rdma {
+
+/// Connects to an `rdma://` address: resolves names, address and route, makes the queue pairs, shakes hands, lane by lane.
+/// options.connect_timeout bounds all of it.
+///
+/// Errors: ECONNREFUSED (nobody listens), EHOSTUNREACH (no RDMA device leads there, or nobody answers), timed_out,
+/// protocol_error (the other side isn't sluice), version_mismatch, out_of_resources with a device's limit; each names
+/// the address.
+task<result<std::unique_ptr<detail::provider_connection>>> rdma_connect(address to, connection_options options,
+                                                                        detail::provider_setup setup);
+/// Listens. Errors: busy (address in use), EADDRNOTAVAIL (no RDMA device has this address), access_denied.
+task<result<std::unique_ptr<detail::provider_listener>>> rdma_listen(address on, listen_options options,
+                                                                     detail::provider_setup setup);
+/// Success when this machine has a device with an active port and this process may use it, else why not. Looks at sysfs
+/// only, quickly.
+result<void> rdma_available();
+
+} // namespace sluice::rdma
