@@ -37,9 +37,10 @@ class IncludeRules(unittest.TestCase):
         self.assert_allowed("net", '"runtime/ring.hpp"', '"net/wire.hpp"', "<netinet/tcp.h>")
         self.assert_refused("net", '"rdma/verbs.hpp"', '"gpu/driver.hpp"', "<infiniband/verbs.h>", "<liburing.h>")
 
-    def test_rdma_sees_of_net_only_the_provider_interface(self):
-        self.assert_allowed("rdma", '"net/provider.hpp"', "<infiniband/verbs.h>", '"runtime/ring.hpp"')
-        self.assert_refused("rdma", '"net/wire.hpp"', '"gpu/driver.hpp"', "<cuda.h>")
+    def test_rdma_sees_of_net_what_is_not_another_providers(self):
+        self.assert_allowed("rdma", '"net/provider.hpp"', '"net/background.hpp"', "<infiniband/verbs.h>",
+                            '"runtime/ring.hpp"')
+        self.assert_refused("rdma", '"net/tcp_lane.hpp"', '"net/wire.hpp"', '"gpu/driver.hpp"', "<cuda.h>")
 
     def test_gpu_sees_neither_net_nor_rdma(self):
         self.assert_allowed("gpu", '"runtime/ring.hpp"', "<cuda.h>", '"gpu/driver.hpp"')

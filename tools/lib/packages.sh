@@ -126,6 +126,8 @@ need_build_tools() {
     need ninja-build has_command ninja
     need pkgconf has_command pkg-config
     need liburing-dev pkg-config --exists 'liburing >= 2.3'
+    need libibverbs-dev pkg-config --exists 'libibverbs >= 1.14'
+    need librdmacm-dev pkg-config --exists 'librdmacm >= 1.3'
 }
 
 need_program_libraries() {
