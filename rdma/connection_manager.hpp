@@ -57,12 +57,14 @@ private:
 
 /// An id of the connection manager: an address, a listener, or a connection.
 ///
-/// Thread rule: executor-bound; destroyed there, or by `destroy_later`.
+/// Thread rule: executor-bound.
 class cm_id {
 public:
     static result<std::unique_ptr<cm_id>> create(connection_manager& on);
     /// The queue pair is gone already. Every event was acknowledged, so that this does not wait for itself.
     ~cm_id();
+    /// Destroys it on a helper thread, where ending a connection may take a while; its observer hears of nothing more.
+    static task<void> destroy(std::unique_ptr<cm_id> id);
 
     void observe(cm_observer* observer) noexcept; ///< null: events are dropped
     rdma_cm_id* get() const noexcept { return id_; }

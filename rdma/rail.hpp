@@ -24,6 +24,15 @@ public:
     /// The rail of this executor on this device, made if there is none. Its verbs objects are made on a helper thread.
     /// Errors: a limit of the device or of the process (memlock), by number.
     static task<result<std::shared_ptr<rail>>> of(device& on);
+    ///@{
+    /// The parts of `of`, for an object that is destroyed at once and so can't await a task: what there is, or null, on
+    /// the executor's thread; a new one that nobody polls yet, on a helper thread; and putting that into service, on the
+    /// executor's thread again, which gives the one in service if another was faster. One that is not put into service
+    /// may be destroyed on either.
+    static std::shared_ptr<rail> existing(executor& home, device& on) noexcept;
+    static result<std::shared_ptr<rail>> make(executor& home, device& on);
+    static std::shared_ptr<rail> install(std::shared_ptr<rail> made);
+    ///@}
     ~rail();
 
     executor& home() const noexcept;
