@@ -1,0 +1,577 @@
+#include "tests/rdma/fake_verbs.hpp"
+#include "tests/rdma/fake_world.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace sluice::testing {
+
+namespace {
+
+int failed_with(int error) noexcept {
+    errno = error;
+    return error;
+}
+
+std::byte* at(std::uint64_t address) noexcept { return reinterpret_cast<std::byte*>(address); }
+
+std::uint64_t length_of(const std::vector<ibv_sge>& parts) noexcept {
+    std::uint64_t sum = 0;
+    for (const ibv_sge& each : parts) sum += each.length;
+    return sum;
+}
+
+// ---- completion queues ----
+
+ibv_comp_channel* create_comp_channel(ibv_context* context) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    if (const int error = w.enter("create_comp_channel")) {
+        errno = error;
+        return nullptr;
+    }
+    auto made = std::make_unique<fake_channel>();
+    made->context = context;
+    made->fd = made->events.get();
+    return w.channels.emplace_back(std::move(made)).get();
+}
+
+int destroy_comp_channel(ibv_comp_channel* channel) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    if (const int error = w.enter("destroy_comp_channel")) return failed_with(error);
+    fake_channel& mine = w.of(w.channels, channel);
+    if (mine.refcnt != 0) {
+        w.broken("destroy_comp_channel: completion queues use it");
+        return failed_with(EBUSY);
+    }
+    w.drop(w.channels, mine);
+    return 0;
+}
+
+ibv_cq* create_cq(ibv_context* context, int entries, void* cookie, ibv_comp_channel* channel, int vector) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    int error = w.enter("create_cq");
+    const auto& device = static_cast<const fake_device&>(*context);
+    if (error == 0 && (entries <= 0 || entries > device.options.limits.max_cqe)) error = EINVAL;
+    if (error == 0 && (vector < 0 || vector >= context->num_comp_vectors)) error = EINVAL;
+    if (error != 0) {
+        errno = error;
+        return nullptr;
+    }
+    auto made = std::make_unique<fake_cq>();
+    made->context = context;
+    made->channel = channel;
+    made->cq_context = cookie;
+    made->cqe = entries;
+    if (channel != nullptr) ++channel->refcnt;
+    return w.cqs.emplace_back(std::move(made)).get();
+}
+
+int destroy_cq(ibv_cq* cq) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    if (const int error = w.enter("destroy_cq")) return failed_with(error);
+    fake_cq& mine = w.of(w.cqs, cq);
+    if (mine.users != 0) {
+        w.broken("destroy_cq: " + std::to_string(mine.users) + " queue pairs use it");
+        return failed_with(EBUSY);
+    }
+    if (mine.unacknowledged + mine.unacknowledged_async != 0)
+        w.broken("destroy_cq: " + std::to_string(mine.unacknowledged + mine.unacknowledged_async) +
+                 " events are not acknowledged; verbs would wait for ever");
+    if (mine.channel != nullptr) {
+        auto& channel = w.of(w.channels, mine.channel);
+        --channel.refcnt;
+        const std::size_t gone = std::erase(channel.queued, &mine); // nobody got them
+        for (std::size_t i = 0; i < gone; ++i) channel.events.lower();
+    }
+    w.drop(w.cqs, mine);
+    return 0;
+}
+
+int poll_cq(ibv_cq* cq, int entries, ibv_wc* into) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    if (const int error = w.enter("poll_cq")) return -failed_with(error);
+    fake_cq& mine = w.of(w.cqs, cq);
+    int count = 0;
+    while (count < entries && !mine.entries.empty()) {
+        const fake_cq::entry& first = mine.entries.front();
+        into[count++] = first.completion;
+        if (first.sender != nullptr) first.sender->used -= first.retires;
+        mine.entries.pop_front();
+    }
+    return count;
+}
+
+int req_notify_cq(ibv_cq* cq, int solicited_only) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    if (const int error = w.enter("req_notify_cq")) return failed_with(error);
+    fake_cq& mine = w.of(w.cqs, cq);
+    if (solicited_only != 0) w.broken("req_notify_cq: nobody sends solicited events here");
+    if (mine.channel == nullptr) w.broken("req_notify_cq: the completion queue has no channel");
+    mine.is_armed = true; // what is queued already wakes nobody [ibv_get_cq_event(3)]
+    return 0;
+}
+
+int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cookie) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    if (const int error = w.enter("get_cq_event")) {
+        errno = error;
+        return -1;
+    }
+    fake_channel& mine = w.of(w.channels, channel);
+    if (mine.queued.empty()) {
+        if (mine.events.blocks()) w.broken("get_cq_event: nothing is there, and the descriptor blocks");
+        errno = EAGAIN;
+        return -1;
+    }
+    fake_cq* const first = mine.queued.front();
+    mine.queued.pop_front();
+    mine.events.lower();
+    ++first->unacknowledged;
+    ++w.unacknowledged;
+    *cq = first;
+    *cookie = first->cq_context;
+    return 0;
+}
+
+void ack_cq_events(ibv_cq* cq, unsigned events) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    w.enter("ack_cq_events");
+    fake_cq& mine = w.of(w.cqs, cq);
+    if (mine.unacknowledged < events) {
+        w.broken("ack_cq_events: " + std::to_string(events) + " acknowledged, got were " +
+                 std::to_string(mine.unacknowledged));
+        return;
+    }
+    mine.unacknowledged -= events;
+    w.unacknowledged -= events;
+}
+
+// ---- shared receive queues ----
+
+ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    int error = w.enter("create_srq");
+    const auto& limits = static_cast<const fake_device&>(*pd->context).options.limits;
+    if (error == 0 &&
+        (attributes->attr.max_wr == 0 || attributes->attr.max_wr > static_cast<unsigned>(limits.max_srq_wr)))
+        error = EINVAL;
+    if (error == 0 && attributes->attr.max_sge > static_cast<unsigned>(limits.max_srq_sge)) error = EINVAL;
+    if (error != 0) {
+        errno = error;
+        return nullptr;
+    }
+    auto made = std::make_unique<fake_srq>();
+    made->context = pd->context;
+    made->srq_context = attributes->srq_context;
+    made->pd = pd;
+    made->room = attributes->attr.max_wr;
+    ++w.of(w.pds, pd).users;
+    return w.srqs.emplace_back(std::move(made)).get();
+}
+
+int destroy_srq(ibv_srq* srq) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    if (const int error = w.enter("destroy_srq")) return failed_with(error);
+    fake_srq& mine = w.of(w.srqs, srq);
+    if (mine.users != 0) {
+        w.broken("destroy_srq: " + std::to_string(mine.users) + " queue pairs use it");
+        return failed_with(EBUSY);
+    }
+    if (mine.unacknowledged_async != 0) w.broken("destroy_srq: events are not acknowledged; verbs would wait for ever");
+    --w.of(w.pds, mine.pd).users;
+    w.drop(w.srqs, mine);
+    return 0;
+}
+
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* list, ibv_recv_wr** bad) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    fake_srq& mine = w.of(w.srqs, srq);
+    const int planned = w.enter("post_srq_recv");
+    for (; list != nullptr; list = list->next) {
+        int error = planned;
+        fake_receive one{list->wr_id, {list->sg_list, list->sg_list + list->num_sge}};
+        if (error == 0 && mine.receives.size() >= mine.room) error = ENOMEM;
+        for (const ibv_sge& part : one.parts)
+            if (error == 0 &&
+                w.memory_of(mine.pd, part.addr, part.length, part.lkey, false, IBV_ACCESS_LOCAL_WRITE) == nullptr)
+                w.broken("post_srq_recv: a range that its local key does not cover, or not for writing");
+        if (error != 0) {
+            *bad = list;
+            return failed_with(error);
+        }
+        mine.receives.push_back(std::move(one));
+    }
+    return 0;
+}
+
+// ---- queue pairs ----
+
+int post_send(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    fake_qp& mine = w.of(w.qps, qp);
+    const int planned = w.enter("post_send");
+    for (; list != nullptr; list = list->next) {
+        int error = planned;
+        const bool inlined = (list->send_flags & IBV_SEND_INLINE) != 0;
+        fake_work one{qp, *list, {list->sg_list, list->sg_list + list->num_sge}, {}};
+        one.request.next = nullptr;
+        one.request.sg_list = nullptr;
+        if (error == 0 && mine.state != IBV_QPS_RTS && mine.state != IBV_QPS_ERR && mine.state != IBV_QPS_SQD)
+            error = EINVAL;
+        if (error == 0 && mine.used >= mine.init.cap.max_send_wr) error = ENOMEM;
+        if (error == 0 && one.parts.size() > mine.init.cap.max_send_sge) error = EINVAL;
+        if (error == 0 && inlined && length_of(one.parts) > mine.init.cap.max_inline_data) error = EINVAL;
+        if (error != 0) {
+            *bad = list;
+            return failed_with(error);
+        }
+        if (inlined) {
+            one.inlined = one.payload();
+            one.parts.clear();
+        }
+        ++mine.used;
+        mine.work.push_back(std::move(one));
+    }
+    if (mine.state == IBV_QPS_ERR && w.flushes_at_once) w.flush(mine);
+    if (w.automatic) w.execute_all();
+    return 0;
+}
+
+int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    if (const int error = w.enter("modify_qp")) return failed_with(error);
+    fake_qp& mine = w.of(w.qps, qp);
+    mine.modifications.push_back(*attributes);
+    if ((mask & IBV_QP_STATE) == 0) return 0;
+    if (attributes->qp_state == IBV_QPS_ERR) w.fail_qp(mine);
+    else mine.state = attributes->qp_state;
+    return 0;
+}
+
+int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int, ibv_qp_init_attr* init) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    if (const int error = w.enter("query_qp")) return failed_with(error);
+    fake_qp& mine = w.of(w.qps, qp);
+    *attributes = {};
+    attributes->qp_state = attributes->cur_qp_state = mine.state;
+    attributes->cap = mine.init.cap;
+    *init = mine.init;
+    return 0;
+}
+
+} // namespace
+
+void fill_queue_calls(rdma::verbs& table) {
+    table.create_comp_channel = create_comp_channel;
+    table.destroy_comp_channel = destroy_comp_channel;
+    table.create_cq = create_cq;
+    table.destroy_cq = destroy_cq;
+    table.poll_cq = poll_cq;
+    table.req_notify_cq = req_notify_cq;
+    table.get_cq_event = get_cq_event;
+    table.ack_cq_events = ack_cq_events;
+    table.create_srq = create_srq;
+    table.destroy_srq = destroy_srq;
+    table.post_srq_recv = post_srq_recv;
+    table.post_send = post_send;
+    table.modify_qp = modify_qp;
+    table.query_qp = query_qp;
+}
+
+std::vector<std::byte> fake_work::payload() const {
+    std::vector<std::byte> all = inlined;
+    for (const ibv_sge& part : parts) all.insert(all.end(), at(part.addr), at(part.addr) + part.length);
+    return all;
+}
+
+fake_mr* fake_world::memory_of(ibv_pd* pd, std::uint64_t address, std::uint64_t bytes, std::uint32_t key, bool remote,
+                               int access) {
+    for (auto& each : mrs) {
+        if ((remote ? each->rkey : each->lkey) != key || each->pd != pd) continue;
+        const auto start = reinterpret_cast<std::uint64_t>(each->addr);
+        const bool inside = address >= start && bytes <= each->length && address - start <= each->length - bytes;
+        return inside && (each->access & access) == access ? each.get() : nullptr;
+    }
+    return nullptr;
+}
+
+void fake_world::push(fake_cq& cq, const fake_cq::entry& entry) {
+    if (cq.entries.size() >= static_cast<std::size_t>(cq.cqe)) {
+        broken("a completion queue of " + std::to_string(cq.cqe) + " entries ran over");
+        return;
+    }
+    cq.entries.push_back(entry);
+    if (!std::exchange(cq.is_armed, false)) return;
+    auto& channel = of(channels, cq.channel);
+    channel.queued.push_back(&cq);
+    channel.events.raise();
+}
+
+/// The oldest work of the queue pair is done.
+void fake_world::finish(fake_qp& qp, ibv_wc_status status, std::uint32_t vendor_error, std::uint32_t bytes) {
+    const fake_work work = std::move(qp.work.front());
+    qp.work.pop_front();
+    const bool asked = (work.request.send_flags & IBV_SEND_SIGNALED) != 0 || qp.init.sq_sig_all != 0;
+    if (status == IBV_WC_SUCCESS && !asked) {
+        ++qp.unsignaled;
+        return;
+    }
+    fake_cq::entry entry{};
+    entry.completion.wr_id = work.request.wr_id;
+    entry.completion.status = status;
+    entry.completion.vendor_err = vendor_error;
+    entry.completion.qp_num = qp.qp_num;
+    if (status == IBV_WC_SUCCESS) { // the rest is undefined otherwise [ibv_poll_cq(3)]
+        entry.completion.byte_len = bytes;
+        switch (work.request.opcode) {
+        case IBV_WR_RDMA_READ: entry.completion.opcode = IBV_WC_RDMA_READ; break;
+        case IBV_WR_RDMA_WRITE:
+        case IBV_WR_RDMA_WRITE_WITH_IMM: entry.completion.opcode = IBV_WC_RDMA_WRITE; break;
+        case IBV_WR_ATOMIC_CMP_AND_SWP: entry.completion.opcode = IBV_WC_COMP_SWAP; break;
+        case IBV_WR_ATOMIC_FETCH_AND_ADD: entry.completion.opcode = IBV_WC_FETCH_ADD; break;
+        default: entry.completion.opcode = IBV_WC_SEND;
+        }
+    } else {
+        entry.completion.opcode = IBV_WC_DRIVER3;
+        entry.completion.byte_len = 0xdeadbeef;
+    }
+    entry.sender = &qp;
+    entry.retires = 1 + std::exchange(qp.unsignaled, 0);
+    push(of(cqs, qp.send_cq), entry);
+    if (status != IBV_WC_SUCCESS) fail_qp(qp);
+}
+
+void fake_world::fail_qp(fake_qp& qp) {
+    if (qp.state == IBV_QPS_ERR) return;
+    qp.state = IBV_QPS_ERR;
+    if (flushes_at_once) flush(qp);
+}
+
+void fake_world::flush(fake_qp& qp) {
+    while (!qp.work.empty()) finish(qp, IBV_WC_WR_FLUSH_ERR, 0, 0);
+    if (qp.srq == nullptr || !static_cast<const fake_device&>(*qp.context).options.tells_last_wqe) return;
+    if (std::exchange(qp.told_last_wqe, true)) return;
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
+    event.element.qp = &qp;
+    async(qp.context, event);
+}
+
+/// False: no receive is posted.
+bool fake_world::receive(fake_qp& qp, std::span<const std::byte> bytes, const ibv_send_wr* sender) {
+    if (qp.srq == nullptr) return false;
+    fake_srq& srq = of(srqs, qp.srq);
+    if (srq.receives.empty()) return false;
+    const fake_receive slot = std::move(srq.receives.front());
+    srq.receives.pop_front();
+    fake_cq::entry entry{};
+    entry.completion.wr_id = slot.id;
+    entry.completion.qp_num = qp.qp_num;
+    entry.completion.opcode = IBV_WC_RECV;
+    entry.completion.byte_len = static_cast<std::uint32_t>(bytes.size());
+    if (sender != nullptr && sender->opcode == IBV_WR_SEND_WITH_IMM) {
+        entry.completion.wc_flags = IBV_WC_WITH_IMM;
+        entry.completion.imm_data = sender->imm_data;
+    }
+    if (bytes.size() > length_of(slot.parts)) {
+        entry.completion.status = IBV_WC_LOC_LEN_ERR;
+        push(of(cqs, qp.recv_cq), entry);
+        fail_qp(qp);
+        return true;
+    }
+    for (const ibv_sge& part : slot.parts) {
+        const std::size_t n = std::min<std::size_t>(part.length, bytes.size());
+        if (n != 0) std::memcpy(at(part.addr), bytes.data(), n);
+        bytes = bytes.subspan(n);
+    }
+    push(of(cqs, qp.recv_cq), entry);
+    return true;
+}
+
+namespace {
+
+/// What a device does for one work request, at both ends.
+ibv_wc_status one_sided(fake_world& w, fake_qp& peer, const fake_work& work, std::uint64_t length) {
+    const bool atomic =
+        work.request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || work.request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    const bool read = work.request.opcode == IBV_WR_RDMA_READ;
+    const std::uint64_t remote = atomic ? work.request.wr.atomic.remote_addr : work.request.wr.rdma.remote_addr;
+    const std::uint32_t key = atomic ? work.request.wr.atomic.rkey : work.request.wr.rdma.rkey;
+    const int needed = atomic ? IBV_ACCESS_REMOTE_ATOMIC : read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+    if (atomic && remote % 8 != 0) return IBV_WC_REM_INV_REQ_ERR;
+    if (length != 0 && w.memory_of(peer.pd, remote, length, key, true, needed) == nullptr) return IBV_WC_REM_ACCESS_ERR;
+    if (!atomic && !read) {
+        const auto bytes = work.payload();
+        if (!bytes.empty()) std::memcpy(at(remote), bytes.data(), bytes.size());
+        return IBV_WC_SUCCESS;
+    }
+    std::uint64_t before = 0;
+    const std::byte* from = at(remote);
+    if (atomic) {
+        std::memcpy(&before, at(remote), sizeof before);
+        std::uint64_t after = before + work.request.wr.atomic.compare_add;
+        if (work.request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+            after = before == work.request.wr.atomic.compare_add ? work.request.wr.atomic.swap : before;
+        std::memcpy(at(remote), &after, sizeof after);
+        from = reinterpret_cast<const std::byte*>(&before);
+    }
+    for (const ibv_sge& part : work.parts) {
+        if (part.length != 0) std::memcpy(at(part.addr), from, part.length);
+        from += part.length;
+    }
+    return IBV_WC_SUCCESS;
+}
+
+} // namespace
+
+ibv_wc_status fake_world::execute(fake_qp& qp, const fake_work& work, std::uint32_t& bytes) {
+    const bool into = work.request.opcode == IBV_WR_RDMA_READ || work.request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+                      work.request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    for (const ibv_sge& part : work.parts)
+        if (part.length != 0 &&
+            memory_of(qp.pd, part.addr, part.length, part.lkey, false, into ? IBV_ACCESS_LOCAL_WRITE : 0) == nullptr)
+            return IBV_WC_LOC_PROT_ERR;
+    const std::uint64_t length = work.inlined.size() + length_of(work.parts);
+    bytes = static_cast<std::uint32_t>(length);
+    switch (work.request.opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+        return receive(*qp.peer, work.payload(), &work.request) ? IBV_WC_SUCCESS : IBV_WC_RNR_RETRY_EXC_ERR;
+    default: return one_sided(*this, *qp.peer, work, length);
+    }
+}
+
+void fake_world::execute_all() {
+    for (bool any = true; any;) {
+        any = false;
+        for (auto& each : qps) {
+            fake_qp& qp = *each;
+            if (qp.state != IBV_QPS_RTS || (qp.peer == nullptr && !qp.peer_lost) || qp.work.empty()) continue;
+            any = true;
+            std::uint32_t bytes = 0;
+            const bool lost = qp.peer_lost || qp.peer->state == IBV_QPS_ERR;
+            const ibv_wc_status status = lost ? IBV_WC_RETRY_EXC_ERR : execute(qp, qp.work.front(), bytes);
+            finish(qp, status, 0, bytes);
+            if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR) fail_qp(*qp.peer);
+        }
+    }
+}
+
+// ---- what the test says ----
+
+void fake_verbs::automatic(bool on) {
+    const std::lock_guard lock(world_->mutex);
+    world_->automatic = on;
+    if (on) world_->execute_all();
+}
+void fake_verbs::execute_all() {
+    const std::lock_guard lock(world_->mutex);
+    world_->execute_all();
+}
+void fake_verbs::wire(ibv_qp* a, ibv_qp* b) {
+    const std::lock_guard lock(world_->mutex);
+    fake_qp& first = world_->of(world_->qps, a);
+    fake_qp& second = world_->of(world_->qps, b);
+    first.peer = &second;
+    second.peer = &first;
+    first.state = second.state = IBV_QPS_RTS;
+}
+std::vector<fake_work> fake_verbs::waiting(ibv_qp* qp) const {
+    const std::lock_guard lock(world_->mutex);
+    const fake_qp& mine = world_->of(world_->qps, qp);
+    return {mine.work.begin(), mine.work.end()};
+}
+void fake_verbs::complete(ibv_qp* qp, std::size_t count, ibv_wc_status status, std::uint32_t vendor_error) {
+    const std::lock_guard lock(world_->mutex);
+    fake_qp& mine = world_->of(world_->qps, qp);
+    for (; count != 0 && !mine.work.empty(); --count) {
+        const auto length =
+            static_cast<std::uint32_t>(mine.work.front().inlined.size() + length_of(mine.work.front().parts));
+        world_->finish(mine, status, vendor_error, length);
+    }
+    if (count != 0) world_->broken("complete: the test wants " + std::to_string(count) + " more than were posted");
+}
+void fake_verbs::deliver(ibv_qp* qp, std::span<const std::byte> bytes) {
+    const std::lock_guard lock(world_->mutex);
+    if (!world_->receive(world_->of(world_->qps, qp), bytes, nullptr))
+        world_->broken("deliver: no receive is posted; a peer's send would fail");
+}
+void fake_verbs::fail_receive(ibv_qp* qp, ibv_wc_status status) {
+    const std::lock_guard lock(world_->mutex);
+    fake_qp& mine = world_->of(world_->qps, qp);
+    fake_srq& srq = world_->of(world_->srqs, mine.srq);
+    if (srq.receives.empty()) return world_->broken("fail_receive: no receive is posted");
+    fake_cq::entry entry{};
+    entry.completion.wr_id = srq.receives.front().id;
+    entry.completion.status = status;
+    entry.completion.qp_num = mine.qp_num;
+    entry.completion.opcode = IBV_WC_DRIVER3;
+    srq.receives.pop_front();
+    world_->push(world_->of(world_->cqs, mine.recv_cq), entry);
+    world_->fail_qp(mine);
+}
+void fake_verbs::flushes_at_once(bool on) {
+    const std::lock_guard lock(world_->mutex);
+    world_->flushes_at_once = on;
+}
+void fake_verbs::flush(ibv_qp* qp) {
+    const std::lock_guard lock(world_->mutex);
+    world_->flush(world_->of(world_->qps, qp));
+}
+void fake_verbs::set_state(ibv_qp* qp, ibv_qp_state state) {
+    const std::lock_guard lock(world_->mutex);
+    fake_qp& mine = world_->of(world_->qps, qp);
+    if (state == IBV_QPS_ERR) world_->fail_qp(mine);
+    else mine.state = state;
+}
+std::size_t fake_verbs::receives_posted(ibv_srq* srq) const {
+    const std::lock_guard lock(world_->mutex);
+    return world_->of(world_->srqs, srq).receives.size();
+}
+std::size_t fake_verbs::queued_completions(ibv_cq* cq) const {
+    const std::lock_guard lock(world_->mutex);
+    return world_->of(world_->cqs, cq).entries.size();
+}
+bool fake_verbs::armed(ibv_cq* cq) const {
+    const std::lock_guard lock(world_->mutex);
+    return world_->of(world_->cqs, cq).is_armed;
+}
+ibv_qp_init_attr fake_verbs::init_of(ibv_qp* qp) const {
+    const std::lock_guard lock(world_->mutex);
+    return world_->of(world_->qps, qp).init;
+}
+std::vector<ibv_qp_attr> fake_verbs::modifications(ibv_qp* qp) const {
+    const std::lock_guard lock(world_->mutex);
+    return world_->of(world_->qps, qp).modifications;
+}
+std::vector<ibv_qp*> fake_verbs::queue_pairs() const {
+    const std::lock_guard lock(world_->mutex);
+    std::vector<ibv_qp*> all;
+    for (const auto& each : world_->qps) all.push_back(each.get());
+    return all;
+}
+void fake_verbs::spurious_event(ibv_cq* cq) {
+    const std::lock_guard lock(world_->mutex);
+    fake_cq& mine = world_->of(world_->cqs, cq);
+    auto& channel = world_->of(world_->channels, mine.channel);
+    channel.queued.push_back(&mine);
+    channel.events.raise();
+}
+
+} // namespace sluice::testing

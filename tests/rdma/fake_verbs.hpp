@@ -1,0 +1,168 @@
+#pragma once
+
+#include "rdma/verbs.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::testing {
+
+struct fake_world; // fake_world.hpp
+
+/// A port of a fake device: active, RoCE, MTU 1024, one GID of type RoCE v2 that says ::ffff:10.0.0.<number>.
+struct fake_port {
+    fake_port();
+    ibv_port_attr attributes{};
+    std::vector<ibv_gid_entry> gids;
+};
+
+/// A fake device, as Soft-RoCE would be. Change what the test is about.
+struct fake_device_options {
+    fake_device_options();
+    std::string name; ///< empty: "fake0", "fake1" in the order added
+    ibv_node_type node = IBV_NODE_CA;
+    ibv_transport_type transport = IBV_TRANSPORT_IB;
+    ibv_device_attr limits{};
+    std::uint32_t max_inline_bytes = 256;
+    std::vector<fake_port> ports{1};
+    bool knows_relaxed_ordering = true; ///< false: reg_mr with it fails with EINVAL
+    bool tells_last_wqe = true;         ///< IBV_EVENT_QP_LAST_WQE_REACHED when a queue pair with a shared queue fails
+    bool pads_private_data = true;      ///< to 56 bytes of a request, 196 of an acceptance, 148 of a rejection
+};
+
+/// How many of each kind live.
+struct fake_counts {
+    std::size_t device_lists = 0, pds = 0, mrs = 0, channels = 0, cqs = 0, srqs = 0, qps = 0, event_channels = 0,
+                ids = 0;
+    std::size_t unacknowledged = 0; ///< events of every kind that were got and not acknowledged
+    std::size_t all() const noexcept {
+        return device_lists + pds + mrs + channels + cqs + srqs + qps + event_channels + ids + unacknowledged;
+    }
+};
+
+/// A work request of a send queue as it was posted, not executed yet.
+struct fake_work {
+    ibv_qp* qp = nullptr;
+    ibv_send_wr request{};          ///< its sg_list and next are null
+    std::vector<ibv_sge> parts;     ///< what sg_list was
+    std::vector<std::byte> inlined; ///< of IBV_SEND_INLINE: the bytes at the time of posting
+    /// The bytes that it sends or writes, gathered now.
+    std::vector<std::byte> payload() const;
+};
+
+/// A world of RDMA in memory, behind the table of rdma/verbs.hpp for as long as it lives. It counts what lives, refuses
+/// what verbs refuse, notes every broken rule of theirs, fails calls on demand, and delivers completions and events: on
+/// its own, or when told so.
+///
+/// The destructor checks (Catch2) that no rule was broken and that nothing is alive. Thread rule: the table's functions
+/// on any thread; the rest on the test's thread.
+class fake_verbs {
+public:
+    fake_verbs();
+    ~fake_verbs();
+    fake_verbs(const fake_verbs&) = delete;
+    fake_verbs& operator=(const fake_verbs&) = delete;
+
+    ibv_context* add_device(const fake_device_options& options = {});
+
+    ///@{
+    /// The `nth` call from now of that name fails with `error`; the name is that of the table: "reg_mr". fail_any: of
+    /// whatever name; failed() tells which. A call that fails changes nothing.
+    void fail(std::string_view call, std::uint64_t nth, int error);
+    void fail_any(std::uint64_t nth, int error);
+    std::string failed() const;
+    /// Planned failures that did not happen yet are forgotten.
+    void fail_no_more();
+    ///@}
+    /// Calls so far of that name; of all when it is empty.
+    std::uint64_t calls(std::string_view call = {}) const;
+
+    fake_counts alive() const;
+    /// What broke a rule of verbs, one sentence each. Taken: the destructor doesn't complain of them any more.
+    std::vector<std::string> take_violations();
+    /// What is alive is no fault, such as after a call to destroy something was made to fail.
+    void forgive_leaks();
+
+    ///@{
+    /// What the device says of itself [ibv_get_async_event(3)]. Of a queue pair, completion queue or shared queue:
+    void async_event(ibv_context* context, ibv_event_type what, std::uint8_t port = 0);
+    void async_event(ibv_qp* qp, ibv_event_type what);
+    void async_event(ibv_cq* cq, ibv_event_type what);
+    void async_event(ibv_srq* srq, ibv_event_type what);
+    ///@}
+    /// Registered ranges of a device, in the order registered: address, length, keys and access of each.
+    struct registered {
+        ibv_mr* mr;
+        int access;
+    };
+    std::vector<registered> registrations(ibv_context* context) const;
+
+    // ---- queues ----
+
+    /// On: whatever is posted on connected queue pairs is executed at once. Off, which is how it starts: it waits.
+    void automatic(bool on);
+    /// Executes all that waits on connected queue pairs, until nothing is left.
+    void execute_all();
+    /// Makes a pair of them, as if connected to each other, ready to send.
+    void wire(ibv_qp* a, ibv_qp* b);
+    /// Posted and neither executed nor completed, oldest first.
+    std::vector<fake_work> waiting(ibv_qp* qp) const;
+    /// Completes the oldest `count` of them without executing. A failure moves the queue pair to error.
+    void complete(ibv_qp* qp, std::size_t count, ibv_wc_status status = IBV_WC_SUCCESS, std::uint32_t vendor_error = 0);
+    /// Puts bytes into the oldest receive of the queue pair's shared queue, as if its peer had sent them.
+    void deliver(ibv_qp* qp, std::span<const std::byte> bytes);
+    /// Completes a receive of the shared queue with a failure, for this queue pair.
+    void fail_receive(ibv_qp* qp, ibv_wc_status status);
+    /// Whether a queue pair that fails flushes its work at once (so it starts), or only in flush().
+    void flushes_at_once(bool on);
+    void flush(ibv_qp* qp);
+    ///@{
+    /// A state of the connected kind, without a connection manager.
+    void set_state(ibv_qp* qp, ibv_qp_state state);
+    std::size_t receives_posted(ibv_srq* srq) const;
+    std::size_t queued_completions(ibv_cq* cq) const;
+    bool armed(ibv_cq* cq) const;
+    ibv_qp_init_attr init_of(ibv_qp* qp) const;               ///< as granted
+    std::vector<ibv_qp_attr> modifications(ibv_qp* qp) const; ///< the arguments of modify_qp, in order
+    std::vector<ibv_qp*> queue_pairs() const;                 ///< that live, in the order made
+    ///@}
+    /// A wake-up of a completion channel without a completion.
+    void spurious_event(ibv_cq* cq);
+
+    // ---- connection manager ----
+
+    /// The world's own answer to a call of this name does not come: "resolve_addr", "resolve_route", "connect",
+    /// "accept", "reject" or "disconnect". The test sends the event.
+    void hold(std::string_view call);
+    void release(std::string_view call);
+    /// Ids resolve to this device from now on. So it starts with the first one.
+    void route_to(ibv_context* context);
+    void cm_event(rdma_cm_id* id, rdma_cm_event_type what, int status = 0, std::span<const std::byte> private_data = {},
+                  std::uint8_t responder_resources = 0, std::uint8_t initiator_depth = 0);
+    /// A request from nowhere, to an id that listens; its new id comes with the event.
+    void connect_request(rdma_cm_id* listener, std::span<const std::byte> private_data,
+                         std::uint8_t responder_resources = 1, std::uint8_t initiator_depth = 1);
+    struct connected {
+        rdma_cm_id* id;
+        rdma_conn_param parameters; ///< private_data is null
+        std::vector<std::byte> private_data;
+    };
+    ///@{
+    /// The arguments of connect, accept and reject, in order; reject has private data only.
+    std::vector<connected> connects() const;
+    std::vector<connected> accepts() const;
+    std::vector<connected> rejects() const;
+    std::vector<rdma_cm_id*> ids() const; ///< that live, in the order made
+    std::vector<rdma_cm_id*> listening() const;
+    ///@}
+
+private:
+    std::unique_ptr<fake_world> world_;
+};
+
+} // namespace sluice::testing
