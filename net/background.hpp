@@ -22,6 +22,14 @@ class background {
 public:
     struct promise_type : detail::promise_base {
         operation* waits_for = nullptr;
+        bool let_go = false;
+
+        struct last_suspend {
+            bool gone;
+            bool await_ready() const noexcept { return gone; } // true destroys the frame
+            void await_suspend(std::coroutine_handle<>) const noexcept {}
+            void await_resume() const noexcept {}
+        };
 
         background get_return_object() noexcept {
             const auto self = std::coroutine_handle<promise_type>::from_promise(*this);
@@ -29,7 +37,7 @@ public:
             return background(self);
         }
         std::suspend_always initial_suspend() const noexcept { return {}; }
-        std::suspend_always final_suspend() const noexcept { return {}; }
+        last_suspend final_suspend() const noexcept { return {let_go}; }
         void return_void() const noexcept {}
         [[noreturn]] void unhandled_exception() const noexcept { std::terminate(); }
 
@@ -49,11 +57,20 @@ public:
                 return op.await_resume();
             }
         };
+        template <class Awaitable>
+        struct referred {
+            Awaitable& what;
+            bool await_ready() const noexcept { return what.await_ready(); }
+            auto await_suspend(std::coroutine_handle<promise_type> h) noexcept { return what.await_suspend(h); }
+            decltype(auto) await_resume() { return what.await_resume(); }
+        };
         // Returns by value: gcc 12 copies the awaiter where this returns a reference.
         template <class Awaitable>
         auto await_transform(Awaitable&& a) noexcept {
             if constexpr (std::derived_from<std::remove_reference_t<Awaitable>, operation>)
                 return watched<std::remove_reference_t<Awaitable>>{a, *this};
+            else if constexpr (!std::move_constructible<std::remove_cvref_t<Awaitable>>)
+                return referred<std::remove_reference_t<Awaitable>>{a}; // a variable of the coroutine
             else return std::remove_cvref_t<Awaitable>(std::forward<Awaitable>(a));
         }
     };
@@ -89,6 +106,14 @@ public:
             home.take_back(promise);
         }
         std::exchange(handle_, nullptr).destroy();
+    }
+
+    /// From within the coroutine, as the last thing before it returns: its frame then goes by itself, and this is empty.
+    /// For one that destroys the object which it belongs to.
+    void let_go() noexcept {
+        SLUICE_EXPECTS(running(), "background: let go while it does not run");
+        handle_.promise().let_go = true;
+        handle_ = nullptr;
     }
 
 private:

@@ -3,6 +3,7 @@
 
 #include "runtime/log.hpp"
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <csignal>
@@ -42,6 +43,21 @@ public:
         serve(call);
     }
 
+    /// Returns when no thread is at it any more, having taken it back if none had begun.
+    void wait_for(blocking_call& call) noexcept {
+        if (pid_ != getpid()) return;
+        std::unique_lock lock(mutex_);
+        blocking_call* before = nullptr;
+        for (blocking_call* at = first_; at != nullptr; before = at, at = at->next_call_) {
+            if (at != &call) continue;
+            (before == nullptr ? first_ : before->next_call_) = at->next_call_;
+            if (last_ == at) last_ = before;
+            --waiting_;
+            return;
+        }
+        served_.wait(lock, [&] { return std::find(serving_.begin(), serving_.end(), &call) == serving_.end(); });
+    }
+
 private:
     static constexpr std::size_t threads_max = 4;
 
@@ -59,7 +75,7 @@ private:
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before); // inherited: signals are for the program's own threads
         try {
-            threads_[started_] = std::thread([this] { loop(); });
+            threads_[started_] = std::thread([this, place = started_] { loop(place); });
             pthread_setname_np(threads_[started_].native_handle(), "sluice-blocking");
             ++started_;
         } catch (const std::exception&) {
@@ -69,7 +85,7 @@ private:
         return started_ != 0;
     }
 
-    void loop() noexcept {
+    void loop(std::size_t place) noexcept {
         std::unique_lock lock(mutex_);
         for (;;) {
             while (first_ == nullptr && !closing_) {
@@ -82,9 +98,12 @@ private:
             first_ = call.next_call_;
             if (first_ == nullptr) last_ = nullptr;
             --waiting_;
+            serving_[place] = &call;
             lock.unlock();
             serve(call);
             lock.lock();
+            serving_[place] = nullptr;
+            served_.notify_all();
         }
     }
 
@@ -117,11 +136,13 @@ private:
     const pid_t pid_ = getpid();
     std::mutex mutex_;
     std::condition_variable work_;
+    std::condition_variable served_;
     // under the mutex
     std::array<std::thread, threads_max> threads_;
     std::size_t started_ = 0;
     std::size_t idle_ = 0;
     std::size_t waiting_ = 0;
+    std::array<const blocking_call*, threads_max> serving_{}; // compared only: a call is gone once it is served
     blocking_call* first_ = nullptr;
     blocking_call* last_ = nullptr;
     bool closing_ = false;
@@ -132,6 +153,13 @@ void blocking_call::begin(promise_base& waiter) noexcept {
     waiter_ = &waiter;
     running_ = true;
     blocking_pool::instance().submit(*this);
+}
+
+void blocking_call::join() noexcept {
+    if (!running_) return;
+    blocking_pool::instance().wait_for(*this);
+    waiter_->home().forget(*this); // it may have been posted
+    running_ = false;
 }
 
 } // namespace sluice::detail

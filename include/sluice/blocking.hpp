@@ -27,6 +27,8 @@ protected:
     explicit blocking_call(void (*invoke)(blocking_call&) noexcept) noexcept : invoke_(invoke) {}
     ~blocking_call() { SLUICE_EXPECTS(!running_, "run_blocking: destroyed while its call runs on a helper thread"); }
     void begin(promise_base& waiter) noexcept;
+    /// Waits in place until it doesn't run; its coroutine is then not resumed for it.
+    void join() noexcept;
 
 private:
     friend class blocking_pool;
@@ -37,13 +39,17 @@ private:
     bool running_ = false;
 };
 
-template <class F>
+/// `Joins`: may be destroyed while the call runs, and waits for it then.
+template <class F, bool Joins = false>
 class [[nodiscard]] blocking_operation : blocking_call {
     using value = std::invoke_result_t<F&>;
     static_assert(!std::is_reference_v<value>, "run_blocking: return a value or a pointer");
 
 public:
     explicit blocking_operation(F f) : blocking_call(&blocking_operation::invoke), f_(std::move(f)) {}
+    ~blocking_operation() {
+        if constexpr (Joins) join();
+    }
 
     bool await_ready() const noexcept { return false; }
     template <sluice_promise Promise>

@@ -1,6 +1,8 @@
 #include <sluice/blocking.hpp>
 #include <sluice/when_all.hpp>
 
+#include "net/background.hpp"
+#include "runtime/joined_call.hpp"
 #include "tests/support/run.hpp"
 
 #include <algorithm>
@@ -41,6 +43,30 @@ struct meeting {
 
 task<void> attend(meeting& m, std::size_t wanted) {
     co_await sluice::run_blocking([&m, wanted] { m.attend(wanted); });
+}
+
+/// A call that begins, and ends when it is let.
+struct gate {
+    std::atomic<bool> begun = false;
+    std::atomic<bool> open = false;
+    std::atomic<int> ended = 0;
+
+    void pass() {
+        begun = true;
+        begun.notify_all();
+        open.wait(false);
+        ++ended;
+    }
+    void let() {
+        open = true;
+        open.notify_all();
+    }
+};
+
+sluice::net::background pass(gate& g, bool& resumed) {
+    auto call = sluice::detail::run_joined([&g] { g.pass(); });
+    co_await call;
+    resumed = true;
 }
 
 } // namespace
@@ -123,4 +149,56 @@ TEST_CASE("Run_blocking.serves_executors_on_two_threads") {
     body();
     other.join();
     CHECK(sum == 4000);
+}
+
+TEST_CASE("Run_joined.a_coroutine_destroyed_while_its_call_runs_waits_for_it") {
+    const auto home = make_executor();
+    gate g;
+    bool resumed = false;
+    auto work = pass(g, resumed);
+    work.start(*home);
+    const auto body = [](gate& at) -> task<void> {
+        while (!at.begun) co_await sluice::yield();
+    };
+    sluice::sync_wait(*home, body(g));
+    std::thread opener([&g] { g.let(); });
+    work.end(*home);
+    CHECK(g.ended == 1);
+    opener.join();
+    sluice::sync_wait(*home, sluice::testing::yields(3));
+    CHECK_FALSE(resumed);
+}
+
+TEST_CASE("Run_joined.a_call_that_has_not_begun_never_does") {
+    const auto home = make_executor();
+    gate busy;
+    bool resumed = false;
+    std::vector<sluice::net::background> all;
+    for (int i = 0; i < 4; ++i) all.push_back(pass(busy, resumed));
+    gate late;
+    bool late_resumed = false;
+    auto last = pass(late, late_resumed);
+    for (auto& each : all) each.start(*home);
+    last.start(*home);
+    sluice::sync_wait(*home, sluice::testing::yields(5)); // all are asked for, and four threads are taken
+    last.end(*home);
+    CHECK_FALSE(late.begun);
+    busy.let();
+    for (auto& each : all) each.end(*home);
+    CHECK(busy.ended <= 4);
+    CHECK_FALSE(late_resumed);
+}
+
+TEST_CASE("Run_joined.what_ended_but_was_not_resumed_yet_is_dropped") {
+    for (int round = 0; round < 200; ++round) {
+        const auto home = make_executor();
+        gate g;
+        g.let();
+        bool resumed = false;
+        auto work = pass(g, resumed);
+        work.start(*home);
+        sluice::sync_wait(*home, sluice::testing::yields(round % 4));
+        work.end(*home);
+        CHECK((resumed ? g.ended == 1 : g.ended <= 1));
+    }
 }
