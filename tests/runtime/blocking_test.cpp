@@ -165,7 +165,7 @@ TEST_CASE("Run_joined.a_coroutine_destroyed_while_its_call_runs_waits_for_it") {
     work.end(*home);
     CHECK(g.ended == 1);
     opener.join();
-    sluice::sync_wait(*home, sluice::testing::yields(3));
+    sluice::sync_wait(*home, sluice::testing::yields(600));
     CHECK_FALSE(resumed);
 }
 
