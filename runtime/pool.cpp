@@ -4,6 +4,7 @@
 #include "runtime/mapped_range.hpp"
 #include "runtime/page_allocator.hpp"
 #include "runtime/poison.hpp"
+#include "runtime/registration.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -66,7 +67,12 @@ error never_fits(std::size_t asked, std::size_t largest, std::size_t reserve, pu
 struct memory_pool::impl {
     impl(detail::mapped_range range, std::size_t reserve)
         : memory(std::move(range)), home{memory.data(), memory.size_bytes(), memory_kind::host}, reserve_bytes(reserve),
-          allocator(pages_of(memory.size_bytes())) {}
+          allocator(pages_of(memory.size_bytes())) {
+        detail::announce(home);
+    }
+    ~impl() { detail::withdraw(home); }
+    impl(const impl&) = delete;
+    impl& operator=(const impl&) = delete;
 
     // constant after create
     detail::mapped_range memory;

@@ -1,5 +1,7 @@
 #include <sluice/region.hpp>
 
+#include "runtime/registration.hpp"
+
 #include <charconv>
 #include <limits>
 #include <string>
@@ -51,8 +53,14 @@ result<memory_region> memory_region::create(std::span<std::byte> memory, memory_
     if (memory.empty() || memory.data() == nullptr)
         return error(make_error_code(errc::invalid_argument), "memory region: an empty range; give it at least 1 byte");
     memory_region made;
-    made.registration_ = std::make_unique<detail::registration>(detail::registration{memory.data(), memory.size(), kind});
+    made.registration_.reset(new detail::registration{memory.data(), memory.size(), kind});
+    detail::announce(*made.registration_);
     return made;
+}
+
+void detail::registration_deleter::operator()(registration* memory) const noexcept {
+    withdraw(*memory);
+    delete memory;
 }
 
 region_view memory_region::view() const noexcept {
