@@ -188,6 +188,12 @@ int listen(rdma_cm_id* id, int) {
     return 0;
 }
 
+/// The parameters as the other end sees them: what one may have outstanding the other must respond to.
+rdma_conn_param seen_by_peer(rdma_conn_param with) {
+    std::swap(with.responder_resources, with.initiator_depth);
+    return with;
+}
+
 fake_verbs::connected noted(rdma_cm_id* id, const rdma_conn_param* with) {
     fake_verbs::connected one{id, with == nullptr ? rdma_conn_param{} : *with, {}};
     one.private_data = bytes_of(one.parameters.private_data, one.parameters.private_data_len);
@@ -214,7 +220,7 @@ int connect(rdma_cm_id* id, rdma_conn_param* parameters) {
         request.route.addr.src_storage = mine.route.addr.dst_storage;
         request.route.addr.dst_storage = mine.route.addr.src_storage;
         w.event(request, RDMA_CM_EVENT_CONNECT_REQUEST, 0, call.private_data, padding(w, request_bytes),
-                call.parameters, each.get());
+                seen_by_peer(call.parameters), each.get());
         return 0;
     }
     w.event(mine, RDMA_CM_EVENT_REJECTED, invalid_service_id, {}, 0);
@@ -242,7 +248,8 @@ int accept(rdma_cm_id* id, rdma_conn_param* parameters) {
         there.peer = &here;
         there.state = IBV_QPS_RTS;
         mine.from->established = true;
-        w.event(*mine.from, RDMA_CM_EVENT_ESTABLISHED, 0, call.private_data, padding(w, accept_bytes), call.parameters);
+        w.event(*mine.from, RDMA_CM_EVENT_ESTABLISHED, 0, call.private_data, padding(w, accept_bytes),
+                seen_by_peer(call.parameters));
     }
     mine.established = true;
     w.event(mine, RDMA_CM_EVENT_ESTABLISHED, 0, {}, 0);

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <sluice/error.hpp>
+#include <sluice/event.hpp>
+#include <sluice/result.hpp>
+#include <sluice/task.hpp>
+
+#include "rdma/connection_manager.hpp"
+
+#include <deque>
+#include <optional>
+
+namespace sluice::rdma {
+
+/// Why a connection that is being set up comes to nothing, if this event says so: ADDR_ERROR, ROUTE_ERROR and UNREACHABLE
+/// as EHOSTUNREACH; REJECTED as what the peer's greeting says, or ECONNREFUSED; CONNECT_ERROR, DISCONNECTED,
+/// DEVICE_REMOVAL. Any other event with a status that is not 0 is an error as well.
+std::optional<error> failure_of(const cm_event& e);
+
+/// The events of one id, for the task that sets up its connection.
+///
+/// Lifetime: outlives the id, or the id observes another one before. Thread rule: executor-bound.
+class cm_wait final : public cm_observer {
+public:
+    /// The next event, the oldest first. Errors: `condition::canceled`.
+    task<result<cm_event>> next();
+    /// The next one of this type; what says nothing about success is passed over. Errors: failure_of() what comes
+    /// instead, `condition::canceled`.
+    task<result<cm_event>> expect(rdma_cm_event_type wanted);
+    /// Errors: failure_of() what has come and was not asked for.
+    result<void> check() const;
+
+    void on_cm_event(cm_id& id, cm_event e) noexcept override;
+
+private:
+    std::deque<cm_event> events_;
+    event arrived_;
+};
+
+} // namespace sluice::rdma
