@@ -24,6 +24,9 @@ public:
     /// `qp_num` for events of a queue pair (IBV_EVENT_QP_*), `port` for those of a port, else 0
     /// [ibv_get_async_event(3)].
     virtual void on_device_event(ibv_event_type what, std::uint32_t qp_num, std::uint8_t port) noexcept = 0;
+    /// Asked before an event of a completion queue or shared receive queue is handed out, which may be gone: whether it
+    /// is one of this observer's. The pointer is for comparing only.
+    virtual bool owns_queue(const void*) const noexcept { return true; }
 
 protected:
     ~device_observer() = default;
@@ -39,9 +42,11 @@ private:
 class device {
 public:
     /// The device behind a verbs context, as a connection manager id names it; opens it if need be, which registers all
-    /// memory that is known to the library: for a helper thread. Errors: out_of_resources (memlock: limit, need and
-    /// remedy), what verbs report.
+    /// memory that is known to the library: for a helper thread. One that is gone is replaced by what has come in its
+    /// place. Errors: out_of_resources (memlock: limit, need and remedy), what verbs report.
     static result<device*> of(ibv_context* context);
+    /// For tests: gives everything back to verbs. Nothing of rdma/ lives.
+    static void close_all() noexcept;
 
     const std::string& name() const noexcept;     ///< "rxe0"
     ibv_context* context() const noexcept;
@@ -53,10 +58,13 @@ public:
     /// False from device removal on.
     bool is_alive() const noexcept;
 
-    /// The local key of registered memory; constant time. Errors: why this memory could not be registered here.
+    /// The local key of registered memory; as many steps as there are devices, on any thread. Errors, which cost no
+    /// allocation: why this memory could not be registered here; errc::invalid_argument for memory that neither the pool
+    /// nor a memory_region announced.
     result<std::uint32_t> local_key(const detail::registration& memory) noexcept;
 
-    /// A registration of exactly this range with exactly this access, apart from local ones. For a helper thread.
+    /// A registration of exactly this range with exactly this access, apart from local ones; atomics are left out where
+    /// the device has none. For a helper thread. Errors: as verbs report, with sizes, limits and remedy.
     result<ibv_mr*> register_shared(region_view memory, access granted);
     /// After it returns the device touches the memory no more for that key.
     void deregister_shared(ibv_mr* mr) noexcept;
@@ -69,7 +77,8 @@ public:
     void add(device_observer& observer);
     void remove(device_observer& observer) noexcept;
     ///@}
-    /// The descriptor of its events, to be watched by observers; drain() hands out all that is there.
+    /// The descriptor of its events, to be watched by observers; drain_events() reads all that is there, calls the
+    /// observers of this thread and posts to the others. Events that others read for this thread's are handed out too.
     int event_fd() const noexcept;
     void drain_events() noexcept;
 

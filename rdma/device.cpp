@@ -1,0 +1,131 @@
+#include "rdma/device.hpp"
+#include "rdma/device_impl.hpp"
+#include "rdma/limits.hpp"
+
+#include <sluice/contract.hpp>
+
+#include "runtime/log.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <utility>
+
+namespace sluice::rdma {
+
+namespace {
+
+/// A message must fit: 2^31 is what verbs can express [ibv_query_port(3)], and less than a frame would be of no use.
+constexpr std::uint32_t message_bytes_most = std::uint32_t{1} << 31;
+constexpr std::uint32_t message_bytes_least = 4096;
+
+/// All devices of the process. Not destroyed: threads may use them until the very end.
+struct open_devices {
+    std::mutex mutex; // held while one is opened: the next that wants it waits for it
+    std::vector<device*> all;
+    std::vector<device*> gone; // may still be used
+
+    static open_devices& instance() noexcept {
+        static auto& only = *new open_devices;
+        return only;
+    }
+};
+
+result<void> make_non_blocking(int fd, const std::string& name) {
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+        return error::from_errno(errno, "events of " + name + ": O_NONBLOCK");
+    return {};
+}
+
+} // namespace
+
+device::impl::impl(ibv_context* on)
+    : context(on), name(on->device->name),
+      not_announced(make_error_code(errc::invalid_argument),
+                    "memory that " + name + " does not know; take it from the pool, or make a memory_region of it"),
+      events(on, name, alive) {}
+
+device::impl::~impl() {
+    if (registers) detail::remove_registrar(*this);
+    if (pd == nullptr) return;
+    const int failed = api().dealloc_pd(pd);
+    if (failed != 0 && alive) SLUICE_LOG(error, "ibv_dealloc_pd on ", name, ": ", std::strerror(failed));
+}
+
+result<void> device::impl::open() {
+    // Linux copies registered pages for the child since 5.12, so that there is nothing to prepare; ibv_fork_init()
+    // would split mappings until there are too many [ibv_is_fork_initialized(3), vm.max_map_count].
+    if (api().is_fork_initialized() == IBV_FORK_DISABLED)
+        SLUICE_LOG_ONCE(warning, "rdma: on this kernel a child of fork() takes registered memory from its parent; set "
+                                 "RDMAV_FORK_SAFE=1 if this program forks without exec");
+    if (auto done = make_non_blocking(context->async_fd, name); !done) return done;
+    if (const int failed = api().query_device(context, &limits); failed != 0)
+        return verbs_error(failed, "ibv_query_device on " + name);
+    for (unsigned port = 1; port <= limits.phys_port_cnt; ++port) {
+        ibv_port_attr attributes{};
+        if (const int failed = api().query_port(context, static_cast<std::uint8_t>(port), &attributes); failed != 0)
+            return verbs_error(failed, "ibv_query_port of port " + std::to_string(port) + " on " + name);
+        max_message_bytes.push_back(std::clamp(attributes.max_msg_sz, message_bytes_least, message_bytes_most));
+    }
+    quirks = quirks_of(*context->device, limits);
+    relaxed_ordering = quirks.relaxed_ordering;
+    errno = 0;
+    pd = api().alloc_pd(context);
+    if (pd == nullptr) return verbs_error(errno, "ibv_alloc_pd on " + name);
+    detail::add_registrar(*this);
+    registers = true;
+    const std::lock_guard lock(mutex);
+    if (refused) return *refused;
+    SLUICE_LOG(info, "rdma: opened ", name, ", ", quirks.kind);
+    return {};
+}
+
+device::device(std::unique_ptr<impl> made) noexcept : impl_(std::move(made)) {}
+device::~device() = default;
+
+result<device*> device::of(ibv_context* context) {
+    SLUICE_EXPECTS(context != nullptr, "rdma device: an id that is bound to no device");
+    open_devices& open = open_devices::instance();
+    const std::lock_guard lock(open.mutex);
+    const auto known = std::ranges::find(open.all, context, &device::context);
+    if (known != open.all.end()) {
+        // The library may have closed a context and opened another one in its place.
+        if ((*known)->is_alive() && (*known)->name() == context->device->name) return *known;
+        open.gone.push_back(*known);
+        open.all.erase(known);
+    }
+    auto made = std::make_unique<impl>(context);
+    if (auto done = made->open(); !done) return done.error();
+    open.all.push_back(new device(std::move(made)));
+    return open.all.back();
+}
+
+void device::close_all() noexcept {
+    open_devices& open = open_devices::instance();
+    const std::lock_guard lock(open.mutex);
+    for (auto* list : {&open.all, &open.gone})
+        for (device* each : std::exchange(*list, {})) delete each;
+}
+
+const std::string& device::name() const noexcept { return impl_->name; }
+ibv_context* device::context() const noexcept { return impl_->context; }
+ibv_pd* device::pd() const noexcept { return impl_->pd; }
+const ibv_device_attr& device::limits() const noexcept { return impl_->limits; }
+const rdma::quirks& device::quirks() const noexcept { return impl_->quirks; }
+
+std::uint32_t device::max_message_bytes(std::uint8_t port) const noexcept {
+    SLUICE_EXPECTS(port >= 1 && port <= impl_->max_message_bytes.size(), "rdma device: no port of this number");
+    return impl_->max_message_bytes[port - 1U];
+}
+
+bool device::is_alive() const noexcept { return impl_->alive.load(std::memory_order_relaxed); }
+
+void device::add(device_observer& observer) { impl_->events.add(observer); }
+void device::remove(device_observer& observer) noexcept { impl_->events.remove(observer); }
+int device::event_fd() const noexcept { return impl_->context->async_fd; }
+
+void device::drain_events() noexcept { impl_->events.drain(); }
+
+} // namespace sluice::rdma

@@ -1,0 +1,71 @@
+#include "rdma/limits.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+#include <sys/resource.h>
+
+namespace sluice::rdma {
+
+namespace {
+
+/// What helped others, by errno.
+struct advice {
+    int reason;
+    const char* text;
+};
+constexpr std::array table{
+    advice{EAGAIN,
+           "the device has no keys left: register fewer and larger ranges, and look for processes that hold some "
+           "(rdma resource show mr)"},
+    advice{EIO, "the device or its driver gave up: see dmesg; a range too large for its tables fails like this too"},
+    advice{EFAULT, "the memory must be mapped, writable, and ordinary pages: not a GPU's, not another device's"},
+    advice{EINVAL, "a size or flag that the device does not allow; its limits: ibv_devinfo -v"},
+    advice{ENODEV, "the device is gone"},
+    advice{EOPNOTSUPP, "the device does not do this"},
+};
+
+/// A line of /proc/self/status as a number of the given base, 0 when it isn't there [proc(5)].
+std::uint64_t from_status(std::string_view name, int base) {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+        if (!line.starts_with(name)) continue;
+        const auto digits = std::min(line.find_first_not_of(" \t", name.size()), line.size());
+        std::uint64_t value = 0;
+        std::from_chars(line.data() + digits, line.data() + line.size(), value, base);
+        return value;
+    }
+    return 0;
+}
+
+std::string memlock(std::size_t bytes) {
+    constexpr unsigned cap_ipc_lock = 14; // [capabilities(7)]
+    std::string needs = bytes == 0 ? "" : std::to_string(bytes) + " bytes are needed; ";
+    rlimit limit{};
+    const bool known = getrlimit(RLIMIT_MEMLOCK, &limit) == 0;
+    if ((from_status("CapEff:", 16) >> cap_ipc_lock & 1) != 0 || (known && limit.rlim_cur == RLIM_INFINITY))
+        return needs + "this process may lock any amount, so the machine or the device is out of memory";
+    return needs + "the memlock limit is " +
+           (known ? std::to_string(limit.rlim_cur) + " bytes" : std::string("unknown")) + ", of which " +
+           std::to_string(1024 * from_status("VmPin:", 10)) +
+           " are in use; raise it with ulimit -l (shell), LimitMEMLOCK= (systemd) or --ulimit memlock= (containers)";
+}
+
+} // namespace
+
+error verbs_error(int reason, const std::string& what, std::size_t bytes) {
+    if (reason == 0) reason = EIO; // a provider that says nothing
+    std::string text = what;
+    if (reason == ENOMEM || reason == EPERM) text += "; " + memlock(bytes);
+    else if (const auto* found = std::ranges::find(table, reason, &advice::reason); found != table.end())
+        text += std::string("; ") + found->text;
+    if (reason != ENOMEM && reason != EAGAIN && reason != EPERM) return error::from_errno(reason, text);
+    return {make_error_code(errc::out_of_resources), text + ": " + std::strerror(reason)};
+}
+
+} // namespace sluice::rdma

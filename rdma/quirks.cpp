@@ -1,0 +1,41 @@
+#include "rdma/quirks.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace sluice::rdma {
+
+namespace {
+
+/// The kinds that are told apart; whatever is in none of the rows is taken for one that keeps to the standard.
+struct row {
+    std::uint32_t vendor; ///< vendor_id [ibv_query_device(3)]
+    quirks is;
+};
+constexpr std::array table{
+    // drivers/infiniband/sw/rxe/rxe_param.h: RXE_VENDOR_ID
+    row{0xffffff, {.kind = "Soft-RoCE (rxe)", .software = true, .relaxed_ordering = false}},
+    // drivers/infiniband/sw/siw/siw.h: SIW_VENDOR_ID; it checks the target of a read for local writing only
+    row{0x626d74, {.kind = "soft-iWARP (siw)", .software = true, .relaxed_ordering = false}},
+    row{0x02c9, {.kind = "mlx5"}},
+    row{0x15b3, {.kind = "mlx5"}},
+};
+
+} // namespace
+
+quirks quirks_of(const ibv_device& about, const ibv_device_attr& limits) noexcept {
+    const auto found = std::ranges::find(table, limits.vendor_id, &row::vendor);
+    quirks q = found != table.end() ? found->is : quirks{.kind = "standard"};
+    if (about.transport_type == IBV_TRANSPORT_IWARP) {
+        if (found == table.end()) q.kind = "iWARP";
+        q.iwarp = true;
+        q.immediate_data = false;
+        q.resizes_completion_queues = false; // [spdk#1747]
+        q.read_target_needs_remote_write = !q.software;
+        q.atomics = false;
+    }
+    if (limits.atomic_cap == IBV_ATOMIC_NONE) q.atomics = false;
+    return q;
+}
+
+} // namespace sluice::rdma
