@@ -17,17 +17,19 @@ namespace {
 /// What helped others, by errno.
 struct advice {
     int reason;
+    bool of_memory; ///< only where memory was to be registered
     const char* text;
 };
 constexpr std::array table{
-    advice{EAGAIN,
+    advice{EAGAIN, true,
            "the device has no keys left: register fewer and larger ranges, and look for processes that hold some "
            "(rdma resource show mr)"},
-    advice{EIO, "the device or its driver gave up: see dmesg; a range too large for its tables fails like this too"},
-    advice{EFAULT, "the memory must be mapped, writable, and ordinary pages: not a GPU's, not another device's"},
-    advice{EINVAL, "a size or flag that the device does not allow; its limits: ibv_devinfo -v"},
-    advice{ENODEV, "the device is gone"},
-    advice{EOPNOTSUPP, "the device does not do this"},
+    advice{EFAULT, true, "the memory must be mapped, writable, and ordinary pages: not a GPU's, not another device's"},
+    advice{EIO, true, "the device or its driver gave up (see dmesg), perhaps on a range too large for its tables"},
+    advice{EIO, false, "the device or its driver gave up: see dmesg"},
+    advice{EINVAL, false, "a size or flag that the device does not allow; its limits: ibv_devinfo -v"},
+    advice{ENODEV, false, "the device is gone"},
+    advice{EOPNOTSUPP, false, "the device does not do this"},
 };
 
 /// A line of /proc/self/status as a number of the given base, 0 when it isn't there [proc(5)].
@@ -62,8 +64,11 @@ error verbs_error(int reason, const std::string& what, std::size_t bytes) {
     if (reason == 0) reason = EIO; // a provider that says nothing
     std::string text = what;
     if (reason == ENOMEM || reason == EPERM) text += "; " + memlock(bytes);
-    else if (const auto* found = std::ranges::find(table, reason, &advice::reason); found != table.end())
-        text += std::string("; ") + found->text;
+    else {
+        const auto* const found = std::ranges::find_if(
+            table, [&](const advice& each) { return each.reason == reason && (bytes != 0 || !each.of_memory); });
+        if (found != table.end()) text += std::string("; ") + found->text;
+    }
     if (reason != ENOMEM && reason != EAGAIN && reason != EPERM) return error::from_errno(reason, text);
     return {make_error_code(errc::out_of_resources), text + ": " + std::strerror(reason)};
 }
