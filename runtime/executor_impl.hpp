@@ -52,7 +52,8 @@ struct executor_impl {
     }
     bool poll_sources() noexcept {
         bool found = false;
-        for (poll_source* source : sources) found = source->poll() || found;
+        // By number: one that goes from within its own poll makes the next one wait for the next turn.
+        for (std::size_t i = 0; i < sources.size(); ++i) found = sources[i]->poll() || found;
         return found;
     }
     bool take_stop() noexcept {
