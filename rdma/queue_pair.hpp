@@ -45,17 +45,19 @@ struct completion {
 };
 
 /// Who uses a queue pair: hears of everything on the rail's executor thread, from within the rail's poll, never from
-/// within a call to the queue pair.
+/// within a call to the queue pair. Meanwhile it may add work, fail, leave (set_user(nullptr)), and destroy this or any
+/// other queue pair that may be destroyed; drain_now() is not for callbacks.
 class queue_pair_user {
 public:
     /// Each work request that was added, exactly once, in the order added.
     virtual void on_work_done(const work& w, const completion& how) noexcept = 0;
     /// What came into a receive slot; the bytes are valid during the call, afterwards the slot is posted again.
     virtual void on_frame(std::span<const std::byte> bytes) noexcept = 0;
-    /// After completions: there is more room in the send queue than before.
+    /// After completions: there is more room in the send queue than before. Also when it has become drained.
     virtual void on_room() noexcept = 0;
-    /// An asynchronous event of the queue pair or its port [ibv_get_async_event(3)]; device removal as
-    /// IBV_EVENT_DEVICE_FATAL.
+    /// An asynchronous event of the queue pair or its port [ibv_get_async_event(3)]; several of a kind may be told once.
+    /// Device removal as IBV_EVENT_DEVICE_FATAL, a receive that failed as IBV_EVENT_QP_FATAL, a completion queue that
+    /// does not work any more as IBV_EVENT_CQ_ERR: with these the queue pair has failed already.
     virtual void on_queue_pair_event(ibv_event_type what) noexcept = 0;
 
 protected:
@@ -81,7 +83,8 @@ public:
     /// Errors: a limit of the device, with what was asked and what it allows; out_of_resources.
     static result<std::unique_ptr<queue_pair>> create(std::shared_ptr<rail> home, rdma_cm_id* id,
                                                       const queue_pair_options& options = {});
-    /// Must be drained. Destroys the verbs object; before the id goes.
+    /// Nothing is in flight; one that was connected is drained as well. On a helper thread: without a user. Destroys the
+    /// verbs object; before the id goes.
     ~queue_pair();
 
     /// From now on events go to `user`; frames that came before are handed over in the rail's next poll. Null: nobody,
@@ -100,9 +103,13 @@ public:
     result<void> tune();
     /// Moves it to the error state: everything in flight comes back, flushed. Idempotent.
     void fail() noexcept;
-    /// In error, with nothing in flight and, as far as the device says so, nothing left in the receive queue.
+    /// In error, with nothing in flight and nothing to be received any more: the device said so, or 10 ms have passed, for
+    /// not every device says so. It always comes to this after fail(): work that the device keeps back for a second comes
+    /// back as flushed after the verbs object was destroyed, which then can't touch memory any more.
     bool drained() const noexcept;
-    /// Polls until it is drained, at most `limit`; for destructors. False: the device did not give everything back.
+    /// Polls until it is drained, at most `limit`; for destructors, not for callbacks. Users of other queue pairs hear of
+    /// theirs meanwhile. False: the device did not give everything back, and the verbs object was destroyed for that; the
+    /// rest came back as flushed all the same.
     bool drain_now(std::chrono::nanoseconds limit) noexcept;
 
     std::uint32_t number() const noexcept; ///< qp_num
