@@ -224,8 +224,14 @@ int post_send(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
     const std::lock_guard lock(w.mutex);
     fake_qp& mine = w.of(w.qps, qp);
     const int planned = w.enter("post_send");
-    for (; list != nullptr; list = list->next) {
+    const auto stop = std::exchange(w.stop_list, std::nullopt);
+    std::size_t taken = 0;
+    for (; list != nullptr; list = list->next, ++taken) {
         int error = planned;
+        if (stop && taken == stop->taken) {
+            if (stop->names_the_next) *bad = list;
+            return failed_with(stop->error);
+        }
         const bool inlined = (list->send_flags & IBV_SEND_INLINE) != 0;
         fake_work one{qp, *list, {list->sg_list, list->sg_list + list->num_sge}, {}};
         one.request.next = nullptr;
@@ -475,6 +481,11 @@ void fake_world::execute_all() {
 
 // ---- what the test says ----
 
+void fake_verbs::stop_list(std::size_t taken, int error, bool names_the_next) {
+    const std::lock_guard lock(world_->mutex);
+    world_->stop_list = {taken, error, names_the_next};
+}
+
 void fake_verbs::automatic(bool on) {
     const std::lock_guard lock(world_->mutex);
     world_->automatic = on;
@@ -565,6 +576,14 @@ std::vector<ibv_qp*> fake_verbs::queue_pairs() const {
     std::vector<ibv_qp*> all;
     for (const auto& each : world_->qps) all.push_back(each.get());
     return all;
+}
+void fake_verbs::stray_completion(ibv_cq* cq, std::uint64_t wr_id, std::uint32_t qp_num) {
+    const std::lock_guard lock(world_->mutex);
+    fake_cq::entry entry{};
+    entry.completion.wr_id = wr_id;
+    entry.completion.qp_num = qp_num;
+    entry.completion.opcode = IBV_WC_RDMA_WRITE;
+    world_->push(world_->of(world_->cqs, cq), entry);
 }
 void fake_verbs::spurious_event(ibv_cq* cq) {
     const std::lock_guard lock(world_->mutex);

@@ -79,6 +79,8 @@ public:
     /// Planned failures that did not happen yet are forgotten.
     void fail_no_more();
     ///@}
+    /// The next list that post_send gets stops with `error` after `taken` of it, naming the next one, or none.
+    void stop_list(std::size_t taken, int error, bool names_the_next = true);
     /// Calls so far of that name; of all when it is empty.
     std::uint64_t calls(std::string_view call = {}) const;
 
@@ -131,6 +133,8 @@ public:
     std::vector<ibv_qp_attr> modifications(ibv_qp* qp) const; ///< the arguments of modify_qp, in order
     std::vector<ibv_qp*> queue_pairs() const;                 ///< that live, in the order made
     ///@}
+    /// A success of a send that nobody posted, or that has completed before.
+    void stray_completion(ibv_cq* cq, std::uint64_t wr_id, std::uint32_t qp_num);
     /// A wake-up of a completion channel without a completion.
     void spurious_event(ibv_cq* cq);
 

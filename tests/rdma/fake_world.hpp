@@ -6,6 +6,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 
 /// What is behind fake_verbs: objects of verbs with what they need beside, and the rules.
@@ -106,6 +107,12 @@ struct fake_world {
         int error;
     };
     std::vector<failure> failures;
+    struct stopped_list {
+        std::size_t taken;
+        int error;
+        bool names_the_next;
+    };
+    std::optional<stopped_list> stop_list;
     std::string failed;
     std::map<std::string, std::uint64_t, std::less<>> calls;
     std::vector<std::string> violations;
