@@ -6,6 +6,11 @@
 #include <sluice/config.hpp>
 #include <sluice/executor.hpp>
 
+#if SLUICE_HAS_RDMA
+#include "rdma/rdma_provider.hpp"
+#include "tools/rdma_info.hpp"
+#endif
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -98,13 +103,38 @@ void engine_facts(std::vector<fact>& facts) {
                      missing.empty() ? "probed on this kernel" : "this kernel lacks: " + missing});
 }
 
-void device_facts(std::vector<fact>& facts) {
+/// What the kernel lists, whether this program can use it or not.
+std::string kernel_devices() {
     std::string devices;
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", ignored))
         devices += (devices.empty() ? "" : ", ") + entry.path().filename().string();
-    facts.push_back({"rdma", "provider", SLUICE_HAS_RDMA ? "built" : "not built", "connections use TCP"});
-    facts.push_back({"rdma", "devices", devices.empty() ? "none" : devices, ""});
+    return devices;
+}
+
+/// Facts, and the devices with all that is known of them: an array.
+json rdma_facts(std::vector<fact>& facts) {
+    const std::string devices = kernel_devices();
+    const json found = devices.empty() ? "none" : devices;
+#if SLUICE_HAS_RDMA
+    facts.push_back({"rdma", "provider", "built", ""});
+    const auto available = sluice::rdma::rdma_available();
+    facts.push_back({"rdma", "usable", available ? "yes" : "no", available ? "" : available.error().message()});
+    facts.push_back({"rdma", "devices", found, ""});
+    if (devices.empty()) return json::array();
+    auto all = sluice::tools::rdma_devices();
+    if (all) return *all;
+    facts.back().note = all.error().message();
+    return json::array();
+#else
+    facts.push_back(
+        {"rdma", "provider", "not built", "connections use TCP; see the summary of meson setup for the reason"});
+    facts.push_back({"rdma", "devices", found, ""});
+    return json::array();
+#endif
+}
+
+void gpu_facts(std::vector<fact>& facts) {
     facts.push_back({"gpu", "support", SLUICE_HAS_GPU ? "built" : "not built", ""});
     const bool driver = std::filesystem::exists("/proc/driver/nvidia/version");
     facts.push_back({"gpu", "driver", driver ? first_line("/proc/driver/nvidia/version") : "none", ""});
@@ -123,7 +153,18 @@ void print_text(const std::vector<fact>& facts) {
     }
 }
 
-void print_json(const std::vector<fact>& facts) {
+/// A section for each.
+void add_devices(std::vector<fact>& facts, [[maybe_unused]] const json& devices) {
+#if SLUICE_HAS_RDMA
+    for (const json& device : devices)
+        for (const auto& [name, value] : sluice::tools::lines_of(device))
+            facts.push_back({"rdma device " + device["name"].get<std::string>(), name, value, ""});
+#else
+    static_cast<void>(facts);
+#endif
+}
+
+void print_json(const std::vector<fact>& facts, const json& rdma_devices) {
     json out;
     out["version"] = SLUICE_VERSION_STRING;
     for (const fact& f : facts) {
@@ -131,6 +172,7 @@ void print_json(const std::vector<fact>& facts) {
         at["value"] = f.value;
         if (!f.note.empty()) at["note"] = f.note;
     }
+    out["rdma"]["devices"]["list"] = rdma_devices;
     fmt::print("{}\n", out.dump(2));
 }
 
@@ -159,11 +201,14 @@ int main(int argc, char** argv) {
     }
 
     std::vector<fact> facts;
+    json devices;
     try {
         machine_facts(facts);
         engine_facts(facts);
-        device_facts(facts);
-        if (as_json) print_json(facts);
+        devices = rdma_facts(facts);
+        if (!as_json) add_devices(facts, devices);
+        gpu_facts(facts);
+        if (as_json) print_json(facts, devices);
         else print_text(facts);
     } catch (const std::exception& e) { // also of fmt::print, when what it prints no longer fits the buffer
         fmt::print(stderr, "sluice-info: {}\n", e.what());

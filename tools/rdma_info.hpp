@@ -1,0 +1,18 @@
+#pragma once
+
+#include <sluice/result.hpp>
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice::tools {
+
+/// Every RDMA device with its limits, ports and GIDs, as sluice-info shows them: an array. Errors: as list_devices().
+result<nlohmann::ordered_json> rdma_devices();
+
+/// The same of one device as lines for people: name and value.
+std::vector<std::pair<std::string, std::string>> lines_of(const nlohmann::ordered_json& device);
+
+} // namespace sluice::tools
