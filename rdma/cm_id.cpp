@@ -29,7 +29,8 @@ std::string text_of(const sockaddr_storage& from) {
 
 } // namespace
 
-cm_id::cm_id(std::shared_ptr<connection_manager> manager, rdma_cm_id* id) noexcept : manager_(std::move(manager)), id_(id) {
+cm_id::cm_id(std::shared_ptr<connection_manager> manager, rdma_cm_id* id) noexcept
+    : manager_(std::move(manager)), id_(id) {
     manager_->internals().ids.emplace(id_, this);
 }
 
@@ -42,7 +43,8 @@ result<std::unique_ptr<cm_id>> cm_id::create(connection_manager& on) {
 
 cm_id::~cm_id() {
     if (id_ == nullptr) return;
-    SLUICE_EXPECTS(executor::current() == &manager_->home(), "cm_id: destroyed on another thread than its executor's; see destroy()");
+    SLUICE_EXPECTS(executor::current() == &manager_->home(),
+                   "cm_id: destroyed on another thread than its executor's; see destroy()");
     SLUICE_EXPECTS(id_->qp == nullptr, "cm_id: destroyed before its queue pair");
     manager_->internals().ids.erase(id_);
     destroy_id(id_);
@@ -51,9 +53,11 @@ cm_id::~cm_id() {
 task<void> cm_id::destroy(std::unique_ptr<cm_id> id) {
     SLUICE_EXPECTS(id != nullptr && id->id_->qp == nullptr, "cm_id: destroyed before its queue pair");
     rdma_cm_id* raw = std::exchange(id->id_, nullptr);
-    id->manager_->internals().ids.erase(raw);
+    connection_manager::impl& channel = id->manager_->internals(); // `id` keeps it
+    channel.ids.erase(raw);
+    channel.begin_destroy();
     co_await run_blocking([raw] { destroy_id(raw); });
-    // The channel, which `id` keeps, goes after what was made on it.
+    channel.end_destroy();
 }
 
 void cm_id::observe(cm_observer* observer) noexcept { observer_ = observer; }

@@ -36,13 +36,14 @@ error refused(greeting::refusal why) {
 }
 
 error rejected(const cm_event& e) {
-    const bool silent = std::all_of(e.private_data.begin(), e.private_data.end(), [](std::byte b) { return b == std::byte{}; });
+    const bool silent =
+        std::all_of(e.private_data.begin(), e.private_data.end(), [](std::byte b) { return b == std::byte{}; });
     if (silent) {
         const bool nobody = e.status == reject_invalid_service_id || e.status == -ECONNREFUSED;
-        return error::from_errno(ECONNREFUSED, "connection request refused: " +
-                                                   std::string(nobody ? "nobody listens there"
-                                                                      : "nobody listens there, or takes no more") +
-                                                   " (reject reason " + std::to_string(e.status) + ")");
+        return error::from_errno(
+            ECONNREFUSED, "connection request refused: " +
+                              std::string(nobody ? "nobody listens there" : "nobody listens there, or takes no more") +
+                              " (reject reason " + std::to_string(e.status) + ")");
     }
     auto told = greeting::decode(e.private_data);
     if (!told) return std::move(told).error();
@@ -56,8 +57,9 @@ std::optional<error> failure_of(const cm_event& e) {
     const std::string why = " (" + status_text(e.status) + ")";
     switch (e.type) {
     case RDMA_CM_EVENT_ADDR_ERROR:
-        return error::from_errno(EHOSTUNREACH, "address resolution: no RDMA device leads there, or nobody has this address" +
-                                                   why + "; `rdma link` lists the devices");
+        return error::from_errno(EHOSTUNREACH,
+                                 "address resolution: no RDMA device leads there, or nobody has this address" + why +
+                                     "; `rdma link` lists the devices");
     case RDMA_CM_EVENT_ROUTE_ERROR:
         return error::from_errno(EHOSTUNREACH, "route resolution: no path between the devices" + why);
     case RDMA_CM_EVENT_UNREACHABLE: return error::from_errno(EHOSTUNREACH, "connection request: nobody answers" + why);

@@ -12,9 +12,9 @@
 
 namespace sluice::rdma {
 
-/// Why a connection that is being set up comes to nothing, if this event says so: ADDR_ERROR, ROUTE_ERROR and UNREACHABLE
-/// as EHOSTUNREACH; REJECTED as what the peer's greeting says, or ECONNREFUSED; CONNECT_ERROR, DISCONNECTED,
-/// DEVICE_REMOVAL. Any other event with a status that is not 0 is an error as well.
+/// Why a connection that is being set up comes to nothing, if this event says so: ADDR_ERROR, ROUTE_ERROR and
+/// UNREACHABLE as EHOSTUNREACH; REJECTED as what the peer's greeting says, or ECONNREFUSED; CONNECT_ERROR,
+/// DISCONNECTED, DEVICE_REMOVAL. Any other event with a status that is not 0 is an error as well.
 std::optional<error> failure_of(const cm_event& e);
 
 /// The events of one id, for the task that sets up its connection.

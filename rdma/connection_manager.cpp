@@ -24,9 +24,11 @@ thread_local std::weak_ptr<connection_manager> of_this_thread;
 error why_no_channel(int cause) {
     const char* text = "RDMA connection manager: rdma_create_event_channel";
     if (cause == EACCES || cause == EPERM)
-        text = "RDMA connection manager: no permission for /dev/infiniband/rdma_cm; give this user or its group access to it";
+        text = "RDMA connection manager: no permission for /dev/infiniband/rdma_cm; give this user or its group access "
+               "to it";
     else if (cause == ENODEV || cause == ENOENT || cause == ENXIO)
-        text = "RDMA connection manager: this machine has no RDMA device, or its module is not loaded (modprobe rdma_ucm)";
+        text =
+            "RDMA connection manager: this machine has no RDMA device, or its module is not loaded (modprobe rdma_ucm)";
     return error::from_errno(cause, text);
 }
 
@@ -70,7 +72,8 @@ bool connection_manager::impl::drain() noexcept {
         if (api().get_cm_event(channel, &raw) != 0) {
             if (errno == EAGAIN) return true;
             if (errno == EINTR) continue;
-            SLUICE_LOG_ONCE(error, "RDMA connection manager: rdma_get_cm_event: ", std::strerror(errno), "; it is tried again");
+            SLUICE_LOG_ONCE(error, "RDMA connection manager: rdma_get_cm_event: ", std::strerror(errno),
+                            "; it is tried again");
             return false;
         }
         hand_out(raw);
@@ -98,10 +101,20 @@ void connection_manager::impl::pause() noexcept {
     home.add_timer(pausing);
 }
 
+void connection_manager::impl::end_destroy() noexcept {
+    SLUICE_EXPECTS(destroying > 0, "connection manager: an end of destroying without a beginning");
+    if (--destroying == 0 && std::exchange(held, false)) resume.nudge();
+}
+
 net::background connection_manager::impl::watch() {
     for (;;) {
+        while (destroying > 0) {
+            held = true;
+            co_await resume.wait();
+        }
         readiness readable(channel->fd, POLLIN);
         const auto events = co_await readable;
+        if (destroying > 0) continue;
         bool fine = events.has_value();
         if (fine) {
             // An observer may drop the last id, and with it this.
@@ -140,7 +153,8 @@ connection_manager::connection_manager(std::unique_ptr<impl> made) noexcept : im
 }
 
 connection_manager::~connection_manager() {
-    SLUICE_EXPECTS(executor::current() == &impl_->home, "connection manager: its last id was destroyed on another thread");
+    SLUICE_EXPECTS(executor::current() == &impl_->home,
+                   "connection manager: its last id was destroyed on another thread");
 }
 
 executor& connection_manager::home() const noexcept { return impl_->home; }

@@ -23,7 +23,7 @@ struct cm_event {
     std::vector<std::byte> private_data; ///< may be padded with zeros to the transport's fixed length
     std::uint8_t responder_resources = 0;
     std::uint8_t initiator_depth = 0;
-    std::unique_ptr<cm_id> request;      ///< of RDMA_CM_EVENT_CONNECT_REQUEST: the new id
+    std::unique_ptr<cm_id> request; ///< of RDMA_CM_EVENT_CONNECT_REQUEST: the new id
 };
 
 /// Who hears of an id's events, on its executor's thread, after they were acknowledged: the id may be destroyed there.
@@ -63,7 +63,8 @@ public:
     static result<std::unique_ptr<cm_id>> create(connection_manager& on);
     /// The queue pair is gone already. Every event was acknowledged, so that this does not wait for itself.
     ~cm_id();
-    /// Destroys it on a helper thread, where ending a connection may take a while; its observer hears of nothing more.
+    /// Destroys it on a helper thread, where ending a connection may take a while; its observer hears of nothing more,
+    /// and those of the executor's other ids of nothing until it is done.
     static task<void> destroy(std::unique_ptr<cm_id> id);
 
     void observe(cm_observer* observer) noexcept; ///< null: events are dropped

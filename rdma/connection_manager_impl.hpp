@@ -25,12 +25,19 @@ struct connection_manager::impl {
     bool drain() noexcept;
     void hand_out(rdma_cm_event* raw) noexcept;
     net::background watch();
+    ///@{
+    /// In between another thread destroys an id of the channel: no event is got meanwhile, which might be of that id.
+    void begin_destroy() noexcept { ++destroying; }
+    void end_destroy() noexcept;
+    ///@}
     void pause() noexcept;
 
     executor& home;
     rdma_event_channel* channel;
     connection_manager* owner = nullptr;
     std::unordered_map<rdma_cm_id*, cm_id*> ids; // by what events name, which may be gone by then
+    std::uint32_t destroying = 0;
+    bool held = false; // the watcher waits for end_destroy
     net::parking_spot resume;
     timer pausing;
     net::background watcher;

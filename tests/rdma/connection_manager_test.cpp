@@ -4,6 +4,7 @@
 #include <sluice/scope.hpp>
 
 #include "rdma/cm_wait.hpp"
+#include "rdma/connection_manager_impl.hpp"
 #include "rdma/handshake.hpp"
 #include "tests/rdma/fake_verbs.hpp"
 #include "tests/support/run.hpp"
@@ -27,11 +28,11 @@ using sluice::testing::make_executor;
 namespace {
 
 constexpr std::array every_type{
-    RDMA_CM_EVENT_ADDR_RESOLVED,   RDMA_CM_EVENT_ADDR_ERROR,       RDMA_CM_EVENT_ROUTE_RESOLVED,
-    RDMA_CM_EVENT_ROUTE_ERROR,     RDMA_CM_EVENT_CONNECT_REQUEST,  RDMA_CM_EVENT_CONNECT_RESPONSE,
-    RDMA_CM_EVENT_CONNECT_ERROR,   RDMA_CM_EVENT_UNREACHABLE,      RDMA_CM_EVENT_REJECTED,
-    RDMA_CM_EVENT_ESTABLISHED,     RDMA_CM_EVENT_DISCONNECTED,     RDMA_CM_EVENT_DEVICE_REMOVAL,
-    RDMA_CM_EVENT_MULTICAST_JOIN,  RDMA_CM_EVENT_MULTICAST_ERROR,  RDMA_CM_EVENT_ADDR_CHANGE,
+    RDMA_CM_EVENT_ADDR_RESOLVED,  RDMA_CM_EVENT_ADDR_ERROR,      RDMA_CM_EVENT_ROUTE_RESOLVED,
+    RDMA_CM_EVENT_ROUTE_ERROR,    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE,
+    RDMA_CM_EVENT_CONNECT_ERROR,  RDMA_CM_EVENT_UNREACHABLE,     RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_ESTABLISHED,    RDMA_CM_EVENT_DISCONNECTED,    RDMA_CM_EVENT_DEVICE_REMOVAL,
+    RDMA_CM_EVENT_MULTICAST_JOIN, RDMA_CM_EVENT_MULTICAST_ERROR, RDMA_CM_EVENT_ADDR_CHANGE,
     RDMA_CM_EVENT_TIMEWAIT_EXIT};
 
 /// Notes what it hears, and does what the test says.
@@ -97,7 +98,9 @@ TEST_CASE("Connection_manager.says_why_there_is_none") {
     const struct {
         int cause;
         const char* says;
-    } cases[] = {{EACCES, "no permission for /dev/infiniband/rdma_cm"}, {ENODEV, "modprobe rdma_ucm"}, {EMFILE, "rdma_create_event_channel"}};
+    } cases[] = {{EACCES, "no permission for /dev/infiniband/rdma_cm"},
+                 {ENODEV, "modprobe rdma_ucm"},
+                 {EMFILE, "rdma_create_event_channel"}};
     for (const auto& each : cases) {
         world.fail("create_event_channel", 1, each.cause);
         const auto made = connection_manager::of(*home);
@@ -132,7 +135,8 @@ TEST_CASE("Connection_manager.every_event_is_acknowledged_before_it_is_handed_ou
         CHECK(observer.heard[0].status == -5);
         const bool carries = type == RDMA_CM_EVENT_ESTABLISHED || type == RDMA_CM_EVENT_REJECTED ||
                              type == RDMA_CM_EVENT_CONNECT_RESPONSE;
-        CHECK(observer.heard[0].private_data == (carries ? std::vector(data.begin(), data.end()) : std::vector<std::byte>{}));
+        CHECK(observer.heard[0].private_data ==
+              (carries ? std::vector(data.begin(), data.end()) : std::vector<std::byte>{}));
         CHECK(observer.heard[0].responder_resources == (carries ? 3 : 0));
         CHECK(observer.heard[0].initiator_depth == (carries ? 4 : 0));
     }
@@ -144,7 +148,8 @@ TEST_CASE("Connection_manager.an_id_may_be_destroyed_where_its_event_is_heard") 
     const auto home = make_executor();
     for (const auto type : every_type) {
         if (type == RDMA_CM_EVENT_CONNECT_REQUEST) continue;
-        auto id = id_on(*manager_of(*home)); // the last one: the channel goes with it, under the coroutine that reads it
+        auto id =
+            id_on(*manager_of(*home)); // the last one: the channel goes with it, under the coroutine that reads it
         listening_observer observer;
         observer.then = [&](cm_id&) { id.reset(); };
         id->observe(&observer);
@@ -255,6 +260,30 @@ TEST_CASE("Connection_manager.an_id_is_destroyed_on_a_helper_thread_where_that_i
     CHECK(world.alive().all() == 0);
     static_cast<void>(cm_id::destroy(id_on(*manager_of(*home)))); // a task that never runs destroys it as well
     CHECK(world.alive().all() == 0);
+}
+
+TEST_CASE("Connection_manager.gets_no_events_while_another_thread_destroys_an_id") {
+    fake_verbs world;
+    world.add_device();
+    const auto home = make_executor();
+    const auto manager = manager_of(*home);
+    auto id = id_on(*manager);
+    listening_observer observer;
+    id->observe(&observer);
+    for (const int before : {0, 2000}) { // the watcher has begun to wait, or not
+        observer.heard.clear();
+        sync_wait(*home, sluice::testing::yields(before));
+        manager->internals().begin_destroy();
+        manager->internals().begin_destroy();
+        world.cm_event(id->get(), RDMA_CM_EVENT_ADDR_CHANGE);
+        settle(*home);
+        manager->internals().end_destroy();
+        settle(*home);
+        CHECK(observer.heard.empty());
+        manager->internals().end_destroy();
+        settle(*home);
+        CHECK(observer.heard.size() == 1);
+    }
 }
 
 TEST_CASE("Cm_wait.hands_out_events_in_order_and_ends_when_stopped") {

@@ -126,6 +126,9 @@ int destroy_id(rdma_cm_id* id) {
         delete static_cast<fake_event*>(each);
         return true;
     });
+    // The connection that it had is ended [cm_destroy_id in Linux's drivers/infiniband/core/cm.c].
+    if (mine.established && mine.peer != nullptr && std::exchange(mine.peer->established, false))
+        w.event(*mine.peer, RDMA_CM_EVENT_DISCONNECTED, 0, {}, 0);
     for (auto& each : w.ids) {
         if (each->peer == &mine) each->peer = nullptr;
         if (each->from == &mine) each->from = nullptr;

@@ -1,0 +1,88 @@
+#include <sluice/contract.hpp>
+
+#include "net/endpoint.hpp"
+#include "net/resolve.hpp"
+#include "rdma/connection_manager.hpp"
+#include "rdma/rdma_listener.hpp"
+#include "rdma/rdma_provider.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <netinet/in.h>
+#include <string>
+#include <utility>
+
+namespace sluice::rdma {
+
+namespace {
+
+bool is_wildcard(const net::endpoint& e) {
+    if (e.family() == AF_INET)
+        return reinterpret_cast<const sockaddr_in&>(e.storage).sin_addr.s_addr == htonl(INADDR_ANY);
+    const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(e.storage).sin6_addr;
+    return IN6_IS_ADDR_UNSPECIFIED(&six);
+}
+
+/// What the kernel says of an address that can't be had, and what helps.
+error why_not(const char* call, int cause, const net::endpoint& e) {
+    const std::string begin = std::string(call) + ": ";
+    const std::string port = std::to_string(e.port());
+    // A port that is taken on all addresses is reported this way too.
+    const bool taken = cause == EADDRINUSE || (cause == EADDRNOTAVAIL && is_wildcard(e));
+    if (taken)
+        return error::from_errno(EADDRINUSE,
+                                 begin + "another listener has port " + port + "; take another, or 0 for any");
+    if (cause == EADDRNOTAVAIL || cause == ENODEV)
+        return error::from_errno(EADDRNOTAVAIL,
+                                 begin + "no RDMA device has this address, or a listener on all addresses has port " +
+                                     port + "; `rdma link` and `ip addr` list what there is");
+    if ((cause == EACCES || cause == EPERM) && e.port() != 0 && e.port() < 1024)
+        return error::from_errno(cause, begin + "port " + port + " needs CAP_NET_BIND_SERVICE; take one from 1024 on");
+    return error::from_errno(cause, call);
+}
+
+result<std::unique_ptr<cm_id>> listening_id(connection_manager& on, net::endpoint e, std::uint32_t backlog) {
+    auto id = cm_id::create(on);
+    if (!id) return std::move(id).error();
+    if (api().bind_addr((*id)->get(), reinterpret_cast<sockaddr*>(&e.storage)) != 0)
+        return why_not("rdma_bind_addr", errno, e);
+    const int most = static_cast<int>(std::min<std::uint32_t>(backlog, INT_MAX));
+    if (api().listen((*id)->get(), most) != 0) return why_not("rdma_listen", errno, e);
+    return std::move(*id);
+}
+
+} // namespace
+
+task<result<std::unique_ptr<detail::provider_listener>>> rdma_listen(address on, listen_options options,
+                                                                     detail::provider_setup setup) {
+    const std::string name = "listen on " + on.to_string() + ": ";
+    if (on.is_unix()) co_return error(errc::invalid_address, name + "a unix socket has no RDMA; use tcp://");
+    if (options.reuse_port)
+        co_return error(errc::unsupported, name +
+                                               "listen_options.reuse_port: the connection manager gives a port to one "
+                                               "listener only; use a port for each, or tcp://");
+    const scheme asked = on.scheme;
+    auto endpoints = co_await net::resolve(std::move(on));
+    if (!endpoints) co_return std::move(endpoints).error();
+    executor& home = co_await this_executor();
+    auto manager = connection_manager::of(home);
+    if (!manager) co_return error(manager.error().code(), name + std::string(manager.error().detail()));
+    SLUICE_EXPECTS(!endpoints->empty(), "rdma: an address without endpoints");
+    error last(errc::invalid_address);
+    for (const net::endpoint& e : *endpoints) {
+        auto id = listening_id(**manager, e, options.backlog);
+        if (!id) {
+            last = error(id.error().code(), name + std::string(id.error().detail()));
+            continue;
+        }
+        auto bound = address::parse((*id)->local_address());
+        if (!bound) co_return error(bound.error().code(), name + "rdma_bind_addr gave no address");
+        bound->scheme = asked;
+        co_return std::make_unique<rdma_listener>(home, std::move(*id), std::move(*bound), std::move(options),
+                                                  std::move(setup));
+    }
+    co_return last;
+}
+
+} // namespace sluice::rdma

@@ -1,0 +1,323 @@
+#include "tests/rdma/set_up_fixture.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <cerrno>
+#include <system_error>
+
+using namespace sluice;
+using namespace sluice::testing;
+using namespace std::chrono_literals;
+using rdma::greeting;
+
+namespace {
+
+std::error_code code_of(int value) { return {value, std::generic_category()}; }
+
+/// Runs a connect beside `meanwhile`, which gets the world.
+template <class Meanwhile>
+connected connect_while(two_ends& ends, address to, const connection_options& options, Meanwhile meanwhile) {
+    const auto body = [](two_ends& e, address at, connection_options o, Meanwhile m) -> task<connected> {
+        scope both;
+        both.spawn(m(e));
+        auto made = co_await two_ends::connect(std::move(at), o);
+        static_cast<void>(co_await both.join());
+        co_return made;
+    };
+    return ends.run(body(ends, std::move(to), options, std::move(meanwhile)));
+}
+
+const address nowhere = *address::parse("rdma://10.0.0.9:7471");
+
+/// What a peer answers to the request that was made.
+greeting welcome_to(two_ends& ends) {
+    auto made = greeting::decode(ends.world.connects().back().private_data);
+    REQUIRE(made);
+    made->what = greeting::kind::accept;
+    made->slots = 7;
+    made->owner = 44;
+    return *made;
+}
+
+} // namespace
+
+TEST_CASE("Rdma_connect.meets_the_listener_with_one_lane_and_with_four") {
+    for (const std::uint32_t lanes : {1U, 4U}) {
+        two_ends ends;
+        check_ok(ends.listen({.connection = {.lanes = 4, .operations_in_flight = 100, .receive_credits = 8}}));
+        const auto body = [](two_ends& e, std::uint32_t n) -> task<void> {
+            auto [client, server] =
+                co_await when_all(e.connect({.lanes = n, .message_bytes_max = 5000}), e.listener->accept());
+            check_ok(client);
+            check_ok(server);
+            if (!client || !server) co_return;
+            CHECK(e.qps() == 2 * n);
+            CHECK(e.ids() == 2 * n + 1);
+            for (auto* each : {client->get(), server->get()}) {
+                CHECK(each->capabilities().lanes == n);
+                CHECK(each->capabilities().operations_in_flight == 100);
+                CHECK(each->capabilities().message_bytes_max == 5000);
+                CHECK(each->capabilities().atomics);
+            }
+            CHECK((*client)->choice() == "client");
+            CHECK((*server)->choice() == "server");
+            CHECK((*client)->peer_address() == e.there().to_string());
+            CHECK((*server)->local_address() == (*client)->peer_address());
+            CHECK((*server)->peer_address() == (*client)->local_address());
+        };
+        ends.run(body(ends, lanes));
+        CHECK(ends.world.connects().size() == lanes);
+        for (const auto& each : ends.world.connects()) {
+            const auto request = greeting::decode(each.private_data);
+            REQUIRE(request);
+            CHECK(request->slots == 16);
+            CHECK(request->owner == 11);
+            CHECK(each.parameters.retry_count == 7);
+            CHECK(each.parameters.rnr_retry_count == 7);
+        }
+        for (const auto& each : ends.world.accepts()) {
+            const auto answer = greeting::decode(each.private_data);
+            REQUIRE(answer);
+            CHECK(answer->what == greeting::kind::accept);
+            CHECK(answer->lanes == lanes);
+            CHECK(answer->credits == 8);
+            CHECK(answer->owner == 22);
+            CHECK(answer->connection == greeting::decode(ends.world.connects()[0].private_data)->connection);
+        }
+        CHECK(ends.listener->rejected() == 0);
+    }
+}
+
+TEST_CASE("Rdma_connect.asks_for_what_the_device_can_have_outstanding") {
+    fake_device_options small;
+    small.limits.max_qp_rd_atom = 300; // more than the field holds
+    small.limits.max_qp_init_rd_atom = 5;
+    two_ends ends(small);
+    check_ok(ends.listen());
+    const auto body = [](two_ends& e) -> task<void> {
+        auto [client, server] = co_await when_all(e.connect(), e.listener->accept());
+        check_ok(client);
+        check_ok(server);
+    };
+    ends.run(body(ends));
+    REQUIRE(ends.world.connects().size() == 1);
+    CHECK(ends.world.connects()[0].parameters.initiator_depth == 5);
+    CHECK(ends.world.connects()[0].parameters.responder_resources == 255);
+    REQUIRE(ends.world.accepts().size() == 1);
+    CHECK(ends.world.accepts()[0].parameters.initiator_depth == 5);
+    CHECK(ends.world.accepts()[0].parameters.responder_resources == 5); // no more than the peer starts at once
+}
+
+TEST_CASE("Rdma_connect.says_so_when_nobody_listens") {
+    two_ends ends;
+    const auto made = ends.run(two_ends::connect(nowhere, {}));
+    REQUIRE_FALSE(made);
+    CHECK(made.error() == code_of(ECONNREFUSED));
+    CHECK(mentions(made.error(), "connect to rdma://10.0.0.9:7471: "));
+    CHECK(mentions(made.error(), "nobody listens there"));
+}
+
+TEST_CASE("Rdma_connect.says_so_when_no_device_leads_there") {
+    two_ends ends;
+    ends.world.route_to(nullptr);
+    const auto made = ends.run(two_ends::connect(nowhere, {}));
+    REQUIRE_FALSE(made);
+    CHECK(made.error() == code_of(EHOSTUNREACH));
+    CHECK(mentions(made.error(), "10.0.0.9:7471"));
+    ends.world.fail("resolve_addr", 1, ENODEV); // some kernels say it at once
+    const auto at_once = ends.run(two_ends::connect(nowhere, {}));
+    REQUIRE_FALSE(at_once);
+    CHECK(at_once.error() == code_of(EHOSTUNREACH));
+}
+
+TEST_CASE("Rdma_connect.unix_sockets_are_refused") {
+    two_ends ends;
+    const auto made = ends.run(two_ends::connect(*address::parse("tcp://@sluice"), {}));
+    check_error(made, condition::invalid);
+}
+
+TEST_CASE("Rdma_connect.every_event_at_every_step_has_its_outcome") {
+    for (const char* const step : {"resolve_addr", "resolve_route", "connect"}) {
+        for (const auto type : every_cm_event) {
+            two_ends ends;
+            ends.world.hold(step);
+            INFO(step << ", event " << type);
+            const auto meanwhile = [step, type](two_ends& e) -> task<void> {
+                const std::string name(step);
+                const auto what = type;
+                const bool asked = co_await until([&] { return e.world.calls(name) == 1; });
+                CHECK(asked);
+                e.world.cm_event(e.world.ids().front(), what);
+                co_await yields(2000);
+            };
+            const bool ends_it = ends_set_up(type);
+            // Of the others none makes a connection out of nothing: the one that fits leads on to the refusal, or comes
+            // without a greeting.
+            const bool no_greeting = type == RDMA_CM_EVENT_ESTABLISHED && std::string(step) == "connect";
+            const bool next_refuses = (type == RDMA_CM_EVENT_ADDR_RESOLVED && std::string(step) == "resolve_addr") ||
+                                      (type == RDMA_CM_EVENT_ROUTE_RESOLVED && std::string(step) == "resolve_route");
+            const bool in_vain = !ends_it && !no_greeting && !next_refuses;
+            const auto made = connect_while(ends, nowhere, {.connect_timeout = in_vain ? 50ms : 60000ms}, meanwhile);
+            REQUIRE_FALSE(made);
+            INFO(made.error().message());
+            CHECK(mentions(made.error(), "connect to rdma://10.0.0.9:7471: "));
+            if (no_greeting) CHECK(made.error() == errc::protocol_error);
+            else if (next_refuses) CHECK(made.error() == code_of(ECONNREFUSED));
+            else CHECK((made.error() == errc::deadline_exceeded) == in_vain);
+            CHECK(ends.qps() == 0);
+            CHECK(ends.ids() == 0);
+        }
+    }
+}
+
+TEST_CASE("Rdma_connect.is_over_in_time_at_every_step") {
+    for (const char* const step : {"resolve_addr", "resolve_route", "connect"}) {
+        two_ends ends;
+        ends.world.hold(step);
+        const auto made = ends.run(two_ends::connect(nowhere, {.connect_timeout = 20ms}));
+        REQUIRE_FALSE(made);
+        INFO(step);
+        CHECK(made.error() == errc::deadline_exceeded);
+        CHECK(mentions(made.error(), "connect to rdma://10.0.0.9:7471: not done within 20 ms"));
+        CHECK(ends.qps() == 0);
+        CHECK(ends.ids() == 0);
+    }
+}
+
+TEST_CASE("Rdma_connect.can_be_stopped_at_any_moment") {
+    for (const std::uint32_t lanes : {1U, 3U}) {
+        bool was_canceled = false;
+        bool was_done = false;
+        for (int moment = 0; moment < 6000; moment = moment * 5 / 4 + 1) {
+            two_ends ends;
+            check_ok(ends.listen({.connection = {.lanes = 4}}));
+            stop_source stop;
+            const auto body = [](two_ends& e, std::uint32_t n, int when, stop_source& s) -> task<connected> {
+                scope both;
+                const auto stop_later = [](int at, stop_source& source) -> task<void> {
+                    co_await yields(at);
+                    source.request_stop();
+                };
+                both.spawn(stop_later(when, s));
+                auto made = co_await e.connect({.lanes = n});
+                static_cast<void>(co_await both.join());
+                co_return made;
+            };
+            const auto made = ends.run(body(ends, lanes, moment, stop), stop.token());
+            if (made) was_done = true;
+            else was_canceled = true;
+            if (!made) check_error(made, condition::canceled);
+        }
+        CHECK(was_canceled);
+        static_cast<void>(was_done); // depends on the helper threads
+    }
+}
+
+TEST_CASE("Rdma_connect.a_welcome_that_grants_more_than_was_asked_for_is_refused") {
+    using change = void (*)(greeting&);
+    const change changes[] = {[](greeting& g) { g.lanes = 2; },
+                              [](greeting& g) { g.credits = 65; },
+                              [](greeting& g) { g.operations_in_flight = 1025; },
+                              [](greeting& g) { g.message_bytes_max += 1; },
+                              [](greeting& g) { g.connection[3] ^= std::byte{1}; },
+                              [](greeting& g) { g.what = greeting::kind::request; },
+                              [](greeting& g) { g.version = 2; },
+                              [](greeting&) {}};
+    for (const change& apply : changes) {
+        two_ends ends;
+        ends.world.hold("connect");
+        const auto meanwhile = [&apply](two_ends& e) -> task<void> {
+            const change with = apply;
+            const bool asked = co_await until([&] { return !e.world.connects().empty(); });
+            REQUIRE(asked);
+            greeting g = welcome_to(e);
+            with(g);
+            e.world.set_state(e.world.queue_pairs().front(), IBV_QPS_RTS);
+            e.world.cm_event(e.world.ids().front(), RDMA_CM_EVENT_ESTABLISHED, 0, g.encode());
+        };
+        const auto made = connect_while(ends, nowhere, {}, meanwhile);
+        const bool fine = &apply == std::end(changes) - 1;
+        if (fine) check_ok(made);
+        else check_error(made, condition::protocol_error);
+        if (!made) CHECK(ends.qps() == 0);
+    }
+}
+
+TEST_CASE("Rdma_connect.a_lane_that_is_lost_while_others_are_set_up_ends_it") {
+    two_ends ends;
+    check_ok(ends.listen({.connection = {.lanes = 2}}));
+    const auto meanwhile = [](two_ends& e) -> task<void> {
+        const bool second = co_await until([&] { return e.world.calls("resolve_route") == 2; });
+        CHECK(second);
+        for (rdma_cm_id* each : e.world.ids())
+            if (each == e.world.connects().front().id) e.world.cm_event(each, RDMA_CM_EVENT_DISCONNECTED);
+    };
+    const auto made = connect_while(ends, ends.there(), {.lanes = 2}, meanwhile);
+    REQUIRE_FALSE(made);
+    CHECK(made.error() == code_of(ECONNRESET));
+}
+
+TEST_CASE("Rdma_connect.every_call_that_fails_is_named_and_leaves_nothing_behind") {
+    const char* const calls[] = {"create_event_channel",
+                                 "create_id",
+                                 "set_option",
+                                 "resolve_addr",
+                                 "resolve_route",
+                                 "connect",
+                                 "accept",
+                                 "create_qp",
+                                 "modify_qp",
+                                 "query_device",
+                                 "query_port",
+                                 "alloc_pd",
+                                 "reg_mr",
+                                 "create_comp_channel",
+                                 "create_cq",
+                                 "create_srq",
+                                 "post_srq_recv",
+                                 "req_notify_cq",
+                                 "get_cm_event",
+                                 "query_qp"};
+    for (const std::uint32_t lanes : {1U, 2U}) {
+        for (const char* const call : calls) {
+            for (std::uint64_t nth = 1; nth < 12; ++nth) {
+                two_ends ends;
+                // The channel is there already when it has a listener; the first failure is for one without.
+                const bool alone = std::string(call) == "create_event_channel";
+                if (!alone) check_ok(ends.listen({.connection = {.connect_timeout = 1s, .lanes = 2}}));
+                ends.world.fail(call, nth, ENOMEM);
+                const auto made = ends.run(
+                    two_ends::connect(alone ? nowhere : ends.there(), {.connect_timeout = 1s, .lanes = lanes}));
+                const bool happened = !ends.world.failed().empty();
+                INFO(call << ", call " << nth << ", lanes " << lanes << (made ? "" : ": " + made.error().message()));
+                if (!made) {
+                    CHECK(mentions(made.error(), "connect to rdma://10.0.0."));
+                    CHECK(ends.world.connects().size() <= lanes);
+                }
+                if (!happened) {
+                    if (!alone) CHECK(made.has_value());
+                    break;
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("Rdma_connect.crossed_connects_make_a_connection_each") {
+    two_ends ends;
+    check_ok(ends.listen());
+    auto other = ends.run(rdma::rdma_listen(*address::parse("rdma://10.0.0.1:0"), {}, {.choice = "other", .owner = 3}));
+    REQUIRE(other);
+    const auto body = [](two_ends& e, detail::provider_listener& second) -> task<void> {
+        for (int round = 0; round < 20; ++round) {
+            auto [a, b, c, d] = co_await when_all(e.connect(), two_ends::connect(second.address(), {}),
+                                                  e.listener->accept(), second.accept());
+            check_ok(a);
+            check_ok(b);
+            check_ok(c);
+            check_ok(d);
+        }
+    };
+    ends.run(body(ends, **other));
+    other->reset();
+}
