@@ -577,6 +577,10 @@ std::vector<ibv_qp*> fake_verbs::queue_pairs() const {
     for (const auto& each : world_->qps) all.push_back(each.get());
     return all;
 }
+void fake_verbs::next_queue_pair_number(std::uint32_t number) {
+    const std::lock_guard lock(world_->mutex);
+    world_->next_qp_number = number;
+}
 void fake_verbs::stray_completion(ibv_cq* cq, std::uint64_t wr_id, std::uint32_t qp_num) {
     const std::lock_guard lock(world_->mutex);
     fake_cq::entry entry{};

@@ -133,6 +133,8 @@ public:
     std::vector<ibv_qp_attr> modifications(ibv_qp* qp) const; ///< the arguments of modify_qp, in order
     std::vector<ibv_qp*> queue_pairs() const;                 ///< that live, in the order made
     ///@}
+    /// The next queue pair gets this number; none that lives has it.
+    void next_queue_pair_number(std::uint32_t number);
     /// A success of a send that nobody posted, or that has completed before.
     void stray_completion(ibv_cq* cq, std::uint64_t wr_id, std::uint32_t qp_num);
     /// A wake-up of a completion channel without a completion.

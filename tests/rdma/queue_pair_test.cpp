@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <thread>
 
 using namespace sluice;
 using namespace sluice::rdma;
@@ -450,6 +451,36 @@ TEST_CASE("Queue_pair.completions_of_one_that_was_destroyed_are_dropped_even_by_
     world.fake.stray_completion(cq, world.fake.waiting(a.raw).empty() ? 0 : 1, a.qp->number());
     world.turn();
     CHECK(a.user.done.size() == 1);
+}
+
+TEST_CASE("Queue_pair.a_number_may_be_given_out_again_as_soon_as_its_queue_pair_was_destroyed") {
+    rail_world world(silent());
+    const auto on = world.make_rail();
+    for (const bool on_a_helper_thread : {false, true}) {
+        world.fake.next_queue_pair_number(0xFFFFFF);
+        test_pair a(world, on);
+        a.qp->add(a.write(1));
+        world.turn();
+        CHECK(a.qp->number() == 0xFFFFFF);
+        if (on_a_helper_thread) {
+            CHECK(a.qp->drain_now(20ms)); // the fake flushes at once
+            a.qp->set_user(nullptr);
+            std::thread([&] { a.qp.reset(); }).join();
+        } else { // it lives on without its verbs object
+            world.fake.fail("modify_qp", 1, EIO);
+            a.qp->fail();
+        }
+        world.fake.next_queue_pair_number(0xFFFFFF);
+        test_pair b(world, on);
+        CHECK(b.qp->number() == 0xFFFFFF);
+        b.qp->add(b.write(1));
+        world.turn();
+        world.fake.complete(b.raw, 1);
+        world.turn();
+        CHECK(a.user.count(IBV_WC_WR_FLUSH_ERR) == 1);
+        CHECK(b.user.count(IBV_WC_SUCCESS) == 1);
+        CHECK(on->counters().queue_pairs == 1);
+    }
 }
 
 TEST_CASE("Queue_pair.a_callback_may_add_fail_leave_and_destroy_another_one") {
