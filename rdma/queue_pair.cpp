@@ -67,19 +67,18 @@ result<std::unique_ptr<queue_pair>> queue_pair::create(std::shared_ptr<rail> hom
     device& on = home->on();
     SLUICE_EXPECTS(id->verbs == on.context(), "queue pair: an id of another device than the rail's");
     rail_core& core = *home->impl_->core;
-    // One more than may be added, for the marker of a drain.
-    const auto allowed = static_cast<std::uint32_t>(std::max(on.limits().max_qp_wr, 2));
-    const std::uint32_t entries = std::min(options.send_depth, allowed - 1) + 1;
-    auto headers = private_memory::create(on, send_queue::header_memory_bytes(entries - 1));
+    const auto allowed = static_cast<std::uint32_t>(std::max(on.limits().max_qp_wr, 1));
+    const std::uint32_t depth = std::min(options.send_depth, allowed);
+    auto headers = private_memory::create(on, send_queue::header_memory_bytes(depth));
     if (!headers) return headers.error();
-    auto reserved = core.reserve(entries);
+    auto reserved = core.reserve(depth);
     if (!reserved) return reserved.error();
 
     ibv_qp_init_attr wanted{};
     wanted.send_cq = (*reserved)->get();
     wanted.recv_cq = core.receive_cq();
     wanted.srq = core.receives().get();
-    wanted.cap = {.max_send_wr = entries,
+    wanted.cap = {.max_send_wr = depth,
                   .max_recv_wr = 0,
                   .max_send_sge = segments_of_work,
                   .max_recv_sge = 0,
@@ -88,17 +87,17 @@ result<std::unique_ptr<queue_pair>> queue_pair::create(std::shared_ptr<rail> hom
     wanted.sq_sig_all = 0;
     auto granted = create_verbs_object(id, on, wanted);
     if (!granted) {
-        core.release(**reserved, entries);
+        core.release(**reserved, depth);
         return granted.error();
     }
     const std::uint32_t generation = core.new_generation();
-    auto state = std::make_unique<queue_pair_state>(send_queue(entries - 1, generation, *granted, std::move(*headers)));
+    auto state = std::make_unique<queue_pair_state>(send_queue(depth, generation, *granted, std::move(*headers)));
     state->id = id;
     state->qp = id->qp;
     state->number = id->qp->qp_num;
     state->port = id->port_num;
     state->send_cq = *reserved;
-    state->reserved = entries;
+    state->reserved = depth;
     core.take_in(*state);
     return std::unique_ptr<queue_pair>(
         new queue_pair(std::unique_ptr<impl>(new impl{std::move(home), core, std::move(state)})));

@@ -83,8 +83,8 @@ public:
     /// Errors: a limit of the device, with what was asked and what it allows; out_of_resources.
     static result<std::unique_ptr<queue_pair>> create(std::shared_ptr<rail> home, rdma_cm_id* id,
                                                       const queue_pair_options& options = {});
-    /// Nothing is in flight; one that was connected is drained as well. On a helper thread: without a user. Destroys the
-    /// verbs object; before the id goes.
+    /// Nothing is in flight; one that was connected is drained as well. On a helper thread: without a user, and
+    /// not the last that holds the rail. Destroys the verbs object; before the id goes.
     ~queue_pair();
 
     /// From now on events go to `user`; frames that came before are handed over in the rail's next poll. Null: nobody,

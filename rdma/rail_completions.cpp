@@ -54,7 +54,8 @@ bool rail_core::poll() noexcept {
         delete this;
         return found;
     }
-    return found || !to_tell_.empty();
+    // Slots that could not be posted must not wait for a completion: without them there may be none.
+    return found || !to_tell_.empty() || (receives_->behind() && !broken());
 }
 
 void rail_core::arm() noexcept {
@@ -229,7 +230,8 @@ void rail_core::post_failed(queue_pair_state& q, std::uint32_t count, int reason
     fail(q);
     if (q.gave_up() || q.sends.posted() == 0) return;
     // The last that it took may be one that asks for no completion, and have ended before the queue pair was in error:
-    // then nothing would ever tell. What is posted in error is flushed at once [IB 10.3.1].
+    // then nothing would ever tell. What is posted in error is flushed at once [IB 10.3.1]; room for it is there, for what
+    // was refused has not taken it.
     ibv_send_wr marker = q.sends.marker();
     ibv_send_wr* refused = nullptr;
     if (const int failed = api_.post_send(q.qp, &marker, &refused); failed != 0)

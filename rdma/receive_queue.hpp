@@ -73,6 +73,9 @@ public:
         if (!returned_.empty()) static_cast<void>(post_returned());
     }
 
+    /// Slots wait to be posted.
+    bool behind() const noexcept { return !returned_.empty(); }
+
     /// In the queue, or on their way back to it.
     std::uint32_t slots() const noexcept { return circulating_; }
     std::uint32_t slots_max() const noexcept { return slots_max_; }

@@ -98,25 +98,25 @@ TEST_CASE("Rail.when_a_completion_queue_is_full_another_one_is_made_and_none_run
     const auto on = world.make_rail();
     std::vector<std::unique_ptr<test_pair>> pairs;
     for (int i = 0; i < 9; ++i)
-        pairs.push_back(std::make_unique<test_pair>(world, on, queue_pair_options{.send_depth = 63}));
+        pairs.push_back(std::make_unique<test_pair>(world, on, queue_pair_options{.send_depth = 64}));
     CHECK(world.fake.alive().cqs == 3); // 256 - 128 = 2 * 64 in the first, 300 / 64 = 4 in the others
     for (auto& pair : pairs)
-        for (std::uintptr_t n = 1; n <= 63; ++n) pair->qp->add(pair->write(n));
+        for (std::uintptr_t n = 1; n <= 64; ++n) pair->qp->add(pair->write(n));
     world.turn();
-    for (auto& pair : pairs) world.fake.complete(pair->raw, 63);
+    for (auto& pair : pairs) world.fake.complete(pair->raw, 64);
     world.turn();
-    for (auto& pair : pairs) CHECK(pair->user.count(IBV_WC_SUCCESS) == 63);
+    for (auto& pair : pairs) CHECK(pair->user.count(IBV_WC_SUCCESS) == 64);
     // One that goes makes room for another.
     pairs.erase(pairs.begin(), pairs.begin() + 4);
     for (int i = 0; i < 4; ++i)
-        pairs.push_back(std::make_unique<test_pair>(world, on, queue_pair_options{.send_depth = 63}));
+        pairs.push_back(std::make_unique<test_pair>(world, on, queue_pair_options{.send_depth = 64}));
     CHECK(world.fake.alive().cqs == 3);
     // One that fits in none is refused by number.
     rdma_cm_id* const id = world.make_id();
     const auto refused = queue_pair::create(on, id, {.send_depth = 400});
     REQUIRE_FALSE(refused);
     CHECK(refused.error() == errc::out_of_resources);
-    CHECK(refused.error().message().find("401 entries, fake0 allows 300 (max_cqe)") != std::string::npos);
+    CHECK(refused.error().message().find("400 entries, fake0 allows 300 (max_cqe)") != std::string::npos);
     api().destroy_id(id);
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("Rail.a_completion_queue_that_breaks_ends_its_queue_pairs_and_no_other
     auto on = world.make_rail();
     std::vector<std::unique_ptr<test_pair>> pairs;
     for (int i = 0; i < 3; ++i)
-        pairs.push_back(std::make_unique<test_pair>(world, on, queue_pair_options{.send_depth = 63}));
+        pairs.push_back(std::make_unique<test_pair>(world, on, queue_pair_options{.send_depth = 64}));
     for (auto& pair : pairs) pair->qp->add(pair->write(1));
     world.turn();
     SECTION("the second one: polling it fails") {

@@ -1,10 +1,13 @@
+#include <sluice/event.hpp>
+
 #include "rdma/queue_pair.hpp"
 #include "rdma/rail.hpp"
 #include "tests/rdma/rail_fixture.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
-#include <set>
+#include <chrono>
+#include <thread>
 
 using namespace sluice;
 using namespace sluice::rdma;
@@ -17,6 +20,13 @@ namespace {
 
 std::vector<std::byte> numbered(std::uint8_t number, std::size_t bytes = 40) {
     return std::vector<std::byte>(bytes, std::byte{number});
+}
+
+task<void> next_frame(test_pair& to) {
+    event told;
+    to.user.when_frame = [&] { told.set(); };
+    static_cast<void>(co_await told.wait());
+    to.user.when_frame = nullptr;
 }
 
 } // namespace
@@ -161,9 +171,20 @@ TEST_CASE("Receive_queue.what_the_device_refuses_to_post_is_an_error_when_added_
     REQUIRE(on->add_slots(4, 4));
     CHECK(world.fake.receives_posted(a.raw->srq) == 4);
     for (std::uint8_t i = 0; i < 3; ++i) world.fake.deliver(a.raw, numbered(i));
-    world.fake.fail("post_srq_recv", 1, ENOMEM);
+    for (std::uint64_t nth = 1; nth <= 20; ++nth) world.fake.fail("post_srq_recv", nth, ENOMEM);
     world.turn();
     CHECK(a.user.frames.size() == 3);
+    CHECK(world.fake.receives_posted(a.raw->srq) == 1);
+    // Nothing else is there to be done, and yet it doesn't sleep on it.
+    std::size_t posted = 0;
+    std::thread device([&] {
+        const auto end = std::chrono::steady_clock::now() + 10s;
+        while (posted < 4 && std::chrono::steady_clock::now() < end) posted = world.fake.receives_posted(a.raw->srq);
+        world.fake.deliver(a.raw, numbered(3));
+    });
+    sync_wait(*world.home, next_frame(a));
+    device.join();
+    CHECK(posted == 4);
     world.turn();
     CHECK(world.fake.receives_posted(a.raw->srq) == 4);
     world.fake.fail("reg_mr", 1, ENOMEM);
