@@ -1,0 +1,214 @@
+#include "rdma/completion_error.hpp"
+#include "rdma/device.hpp"
+#include "rdma/rdma_connection.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+// How a connection ends: a goodbye and its acknowledgement, or the first failure; then all work comes back, then the
+// queue pairs go.
+namespace sluice::rdma {
+
+namespace {
+
+constexpr auto drain_look = std::chrono::milliseconds(5);
+constexpr auto drain_limit = std::chrono::seconds(2);
+
+std::string milliseconds(std::chrono::nanoseconds t) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(t).count()) + " ms";
+}
+
+} // namespace
+
+rdma_connection::~rdma_connection() {
+    SLUICE_EXPECTS(in_flight() == 0, "connection: destroyed while an operation on it is awaited; stop it and wait first");
+    for (timer* t : {&close_timer_, &pulse_, &drain_check_})
+        if (t->linked) home().remove_timer(*t);
+    state_ = state::down;
+    for (auto& each : lanes_) each->end();
+    if (terms_.slots_here > 0) rail_->remove_slots(terms_.slots_here);
+}
+
+void rdma_connection::restart(timer& t, std::chrono::nanoseconds after) noexcept {
+    if (t.linked) home().remove_timer(t);
+    t.deadline = detail::deadline_after(after);
+    home().add_timer(t);
+}
+
+// ---- goodbyes ----
+
+void rdma_connection::begin_close() noexcept {
+    if (state_ != state::open) return;
+    state_ = state::closing;
+    cause_ = error(errc::closed, "this end closed the connection");
+    something_left();
+}
+
+void rdma_connection::something_left() noexcept {
+    if (state_ != state::closing || !requester_.all_left() || !outbox_.all_left()) return;
+    state_ = state::said_goodbye;
+    outbox_.control({.type = frame_type::goodbye});
+}
+
+void rdma_connection::on_goodbye() noexcept {
+    peer_said_goodbye_ = true;
+    outbox_.control({.type = frame_type::goodbye_ack});
+    if (state_ == state::said_goodbye) return;
+    if (!cause_) cause_ = error(errc::closed, "the peer " + terms_.peer_address + " closed the connection");
+    state_ = state::peer_left;
+    restart(close_timer_, options().peer_timeout);
+    shares_.close();
+    outbox_.close(*cause_);
+    requester_.close(*cause_);
+    inbox_.close();
+}
+
+void rdma_connection::on_goodbye_ack() noexcept {
+    goodbye_acknowledged_ = true;
+    if (state_ != state::said_goodbye) return;
+    // When both said goodbye, the peer waits for ours too.
+    if (!peer_said_goodbye_ || acknowledged_goodbye_) tear_down();
+}
+
+task<result<void>> rdma_connection::close() {
+    begin_close();
+    if (state_ < state::ending && !close_timer_.linked) restart(close_timer_, options().peer_timeout);
+    auto ended = co_await closed();
+    if (state_ == state::down) { // the queue pairs' resources are not kept for a connection that is closed
+        for (auto& each : lanes_) each->end();
+        if (terms_.slots_here > 0) rail_->remove_slots(std::exchange(terms_.slots_here, 0));
+    }
+    co_return ended;
+}
+
+task<result<void>> rdma_connection::closed() {
+    auto waited = co_await down_.wait();
+    if (!waited) co_return waited;
+    if (failure_) co_return *failure_;
+    co_return result<void>();
+}
+
+// ---- losses ----
+
+/// The queue pair went to error without a word, or the connection manager says that the peer disconnected.
+void rdma_connection::peer_is_gone() noexcept {
+    if (state_ >= state::ending) return;
+    if (state_ == state::peer_left || state_ == state::said_goodbye) {
+        tear_down(); // that is what a goodbye announces
+        return;
+    }
+    fail(error(errc::closed, "the peer " + terms_.peer_address + " closed the connection without a goodbye"));
+}
+
+void rdma_connection::on_cm_event(const cm_event& e) noexcept {
+    switch (e.type) {
+    case RDMA_CM_EVENT_DISCONNECTED: peer_is_gone(); break;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        fail(error(errc::closed, "the RDMA device " + rail_->on().name() + " was removed"));
+        break;
+    default: break; // TIMEWAIT_EXIT and the like change nothing
+    }
+}
+
+void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
+    const std::string& device = rail_->on().name();
+    switch (what) {
+    case IBV_EVENT_QP_ACCESS_ERR:
+        ++refused_;
+        fail(error(errc::closed, "the peer " + terms_.peer_address +
+                                     " aimed at memory that is not shared with it; the device ended the connection"));
+        break;
+    case IBV_EVENT_QP_REQ_ERR:
+        fail(error(errc::protocol_error, "the peer " + terms_.peer_address + " sent what the device can't take"));
+        break;
+    case IBV_EVENT_QP_FATAL: fail(error(errc::closed, "the RDMA device " + device + " gave the queue pair up")); break;
+    case IBV_EVENT_PORT_ERR:
+        fail(error(errc::peer_lost, "the port of the RDMA device " + device + " went down"));
+        break;
+    case IBV_EVENT_DEVICE_FATAL: fail(error(errc::closed, "the RDMA device " + device + " failed or was removed")); break;
+    default: break;
+    }
+    check_drained();
+}
+
+void rdma_connection::on_pulse(detail::timer_node& node) noexcept {
+    rdma_connection& self = *static_cast<timer&>(node).owner;
+    if (self.state_ >= state::ending) return;
+    const auto silence = std::chrono::steady_clock::now() - self.last_sign_;
+    if (silence >= self.options().peer_timeout) {
+        self.fail(error(errc::peer_lost, "the peer " + self.terms_.peer_address + " gave no sign for " +
+                                             milliseconds(self.options().peer_timeout) +
+                                             " (connection_options.peer_timeout)"));
+        return;
+    }
+    // A write of no bytes: the peer's device acknowledges it, its memory and its program don't matter.
+    if (silence >= self.options().peer_timeout / 4 && self.probes_ == 0) {
+        for (auto& each : self.lanes_) {
+            if (!each->usable || each->qp().room() == 0) continue;
+            ++self.probes_;
+            each->qp().add({.what = work::kind::write});
+        }
+    }
+    self.restart(self.pulse_, self.options().peer_timeout / 4);
+}
+
+void rdma_connection::fail(error why) noexcept {
+    if (state_ >= state::ending) return;
+    failure_ = why;
+    if (!cause_) cause_ = std::move(why);
+    tear_down();
+}
+
+// ---- the end ----
+
+void rdma_connection::tear_down() noexcept {
+    if (state_ >= state::ending) return;
+    state_ = state::ending;
+    if (!cause_) cause_ = error(errc::closed);
+    shares_.close();
+    outbox_.close(*cause_);
+    outbox_.shut();
+    requester_.close(*cause_);
+    for (auto& each : lanes_) each->shut();
+    drain_until_ = std::chrono::steady_clock::now() + drain_limit;
+    restart(drain_check_, std::chrono::nanoseconds(0));
+}
+
+void rdma_connection::on_drain_check(detail::timer_node& node) noexcept {
+    rdma_connection& self = *static_cast<timer&>(node).owner;
+    self.check_drained();
+    if (self.state_ == state::ending) self.restart(self.drain_check_, drain_look);
+}
+
+/// Once the device has given everything back, no memory is in use by it, and everything that waits can end.
+void rdma_connection::check_drained() noexcept {
+    if (state_ != state::ending) return;
+    const bool through = std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->qp().drained(); });
+    // Work that is still in flight is waited for however long it takes: the memory may be in use. A receive queue whose
+    // last word does not come is not.
+    const bool idle = std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->qp().in_flight() == 0; });
+    if (!through && !(idle && std::chrono::steady_clock::now() >= drain_until_)) return;
+    end_everything();
+}
+
+void rdma_connection::end_everything() noexcept {
+    state_ = state::down;
+    for (timer* t : {&close_timer_, &pulse_, &drain_check_})
+        if (t->linked) home().remove_timer(*t);
+    inbox_.close();
+    down_.set();
+}
+
+void rdma_connection::on_close_timeout(detail::timer_node& node) noexcept {
+    rdma_connection& self = *static_cast<timer&>(node).owner;
+    if (self.state_ == state::peer_left) {
+        self.tear_down(); // it said goodbye but doesn't disconnect: that is its affair
+        return;
+    }
+    self.fail(error(errc::peer_lost, "close: no goodbye from the peer " + self.terms_.peer_address + " within " +
+                                         milliseconds(self.options().peer_timeout) +
+                                         " (connection_options.peer_timeout)"));
+}
+
+} // namespace sluice::rdma
