@@ -1,5 +1,6 @@
 #include <sluice/runtime.hpp>
 
+#include "net/auto_listener.hpp"
 #include "net/provider.hpp"
 #include "runtime/runtime_impl.hpp"
 
@@ -33,31 +34,33 @@ result<void> validate(const connection_options& o) {
     return {};
 }
 
-struct choice {
-    const detail::provider* provider;
-    std::string why;
-};
+const detail::provider* find(scheme wanted) noexcept {
+    for (const detail::provider* each : detail::providers())
+        if (each->scheme() == wanted) return each;
+    return nullptr;
+}
 
-/// The provider that an address asks for, or the best for `auto`, and why that one.
-result<choice> choose(scheme asked, mode rdma) {
-    std::string passed_over;
-    for (const detail::provider* each : detail::providers()) {
-        if (asked != scheme::automatic && each->scheme() != asked) continue;
-        if (asked == scheme::automatic && each->scheme() == scheme::rdma && rdma == mode::off) {
-            passed_over = "rdma is off (runtime_options.rdma)";
-            continue;
-        }
-        if (auto usable = each->available(); !usable) {
-            if (asked != scheme::automatic) return std::move(usable).error();
-            passed_over = usable.error().message();
-            continue;
-        }
-        if (asked == scheme::tcp) return choice{each, "tcp: asked for by the address"};
-        if (asked == scheme::rdma) return choice{each, "rdma: asked for by the address"};
-        if (each->scheme() == scheme::rdma) return choice{each, "rdma: this machine has it"};
-        return choice{each, "tcp: " + (passed_over.empty() ? "no RDMA in this build" : passed_over)};
-    }
-    return error(errc::unsupported, "rdma://: no RDMA in this build; use tcp:// or auto://");
+/// The provider of an address that names one.
+result<const detail::provider*> named(scheme asked) {
+    const detail::provider* found = find(asked);
+    if (found == nullptr) return error(errc::unsupported, "rdma://: no RDMA in this build; use tcp:// or auto://");
+    if (auto usable = found->available(); !usable) return std::move(usable).error();
+    return found;
+}
+
+std::string asked_for(scheme s) { return std::string(s == scheme::rdma ? "rdma" : "tcp") + ": asked for by the address"; }
+
+/// Why `auto` does without RDMA from the start, or an empty string.
+std::string no_rdma(const address& where, mode rdma) {
+    if (rdma == mode::off) return "rdma is off (runtime_options.rdma)";
+    if (where.is_unix()) return "unix sockets have no RDMA";
+    if (find(scheme::rdma) == nullptr) return "no RDMA in this build";
+    if (auto usable = detail::rdma_usable(); !usable) return usable.error().message();
+    return {};
+}
+
+error required(const std::string& why) {
+    return {make_error_code(errc::unsupported), "rdma is required (runtime_options.rdma), but " + why};
 }
 
 } // namespace
@@ -66,10 +69,28 @@ task<result<connection>> runtime::connect(address to, connection_options options
     if (auto ok = validate(options); !ok) co_return std::move(ok).error();
     if (!to.is_unix() && to.port == 0)
         co_return error(errc::invalid_address, "connect to " + to.to_string() + ": port 0 is for listening only");
-    auto chosen = choose(to.scheme, impl_->options.rdma);
-    if (!chosen) co_return std::move(chosen).error();
-    detail::provider_setup setup{.choice = std::move(chosen->why), .owner = impl_->owner};
-    auto made = co_await chosen->provider->connect(std::move(to), std::move(options), std::move(setup));
+    detail::provider_setup setup{.choice = {}, .owner = impl_->owner};
+    const detail::provider* chosen = find(scheme::tcp);
+    if (to.scheme != scheme::automatic) {
+        auto asked = named(to.scheme);
+        if (!asked) co_return std::move(asked).error();
+        chosen = *asked;
+        setup.choice = asked_for(to.scheme);
+    } else {
+        std::string why_not = no_rdma(to, impl_->options.rdma);
+        if (why_not.empty()) { // half of the time, so that there is some left for TCP
+            connection_options first = options;
+            if (impl_->options.rdma != mode::require) first.connect_timeout /= 2;
+            setup.choice = "rdma: both ends have it";
+            auto made = co_await find(scheme::rdma)->connect(to, first, setup);
+            if (made) co_return connection(std::move(*made));
+            if (made.error() == condition::canceled) co_return std::move(made).error();
+            why_not = made.error().message();
+        }
+        if (impl_->options.rdma == mode::require) co_return required(why_not);
+        setup.choice = "tcp: " + why_not;
+    }
+    auto made = co_await chosen->connect(std::move(to), std::move(options), std::move(setup));
     if (!made) co_return std::move(made).error();
     co_return connection(std::move(*made));
 }
@@ -85,10 +106,26 @@ task<result<listener>> runtime::listen(address on, listen_options options) {
     if (auto ok = validate(options.connection); !ok) co_return std::move(ok).error();
     if (options.backlog == 0)
         co_return error(errc::invalid_argument, "listen_options.backlog = 0, allowed is 1 or more");
-    auto chosen = choose(on.scheme, impl_->options.rdma);
+    detail::provider_setup setup{.choice = {}, .owner = impl_->owner};
+    if (on.scheme == scheme::automatic) {
+        if (std::string why_not = no_rdma(on, impl_->options.rdma); why_not.empty()) {
+            auto both = co_await net::auto_listen(std::move(on), std::move(options), std::move(setup),
+                                                  impl_->options.rdma == mode::require);
+            if (!both) co_return std::move(both).error();
+            co_return listener(std::move(*both));
+        } else if (impl_->options.rdma == mode::require) {
+            co_return required(why_not);
+        } else {
+            setup.choice = "tcp: " + why_not;
+        }
+        auto made = co_await find(scheme::tcp)->listen(std::move(on), std::move(options), std::move(setup));
+        if (!made) co_return std::move(made).error();
+        co_return listener(std::move(*made));
+    }
+    auto chosen = named(on.scheme);
     if (!chosen) co_return std::move(chosen).error();
-    detail::provider_setup setup{.choice = std::move(chosen->why), .owner = impl_->owner};
-    auto made = co_await chosen->provider->listen(std::move(on), std::move(options), std::move(setup));
+    setup.choice = asked_for(on.scheme);
+    auto made = co_await (*chosen)->listen(std::move(on), std::move(options), std::move(setup));
     if (!made) co_return std::move(made).error();
     co_return listener(std::move(*made));
 }

@@ -122,6 +122,8 @@ protected:
 
 /// The providers of this build, the preferred one first.
 std::span<const provider* const> providers() noexcept;
+/// Of rdma/, where SLUICE_HAS_RDMA is 1: net/ knows no more of it.
+const provider& rdma_provider() noexcept;
 
 } // namespace detail
 

@@ -1,13 +1,26 @@
+#include <sluice/config.hpp>
+
 #include "net/provider.hpp"
 #include "net/tcp_provider.hpp"
+#include "runtime/runtime_impl.hpp"
 
 #include <array>
 
 namespace sluice::detail {
 
 std::span<const provider* const> providers() noexcept {
+#if SLUICE_HAS_RDMA
+    static const std::array<const provider*, 2> all{&rdma_provider(), &net::tcp_provider()};
+#else
     static const std::array<const provider*, 1> all{&net::tcp_provider()};
+#endif
     return all;
+}
+
+result<void> rdma_usable() {
+    for (const provider* each : providers())
+        if (each->scheme() == scheme::rdma) return each->available();
+    return error(errc::unsupported, "this build of sluice has no RDMA provider");
 }
 
 } // namespace sluice::detail

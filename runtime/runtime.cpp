@@ -33,7 +33,9 @@ error wrong_option(const std::string& what, const char* allowed) {
 result<void> validate(const runtime_options& o) {
     if (o.executors > 1024) return wrong_option("executors = " + std::to_string(o.executors), "0..1024");
     if (o.rdma == mode::require)
-        return error(errc::unsupported, "rdma: required, but this build has no RDMA provider; set mode automatic to use TCP");
+        if (auto usable = detail::rdma_usable(); !usable)
+            return error(errc::unsupported, "rdma: required, but " + usable.error().message() +
+                                                "; set mode automatic to use TCP instead");
     if (o.gpu_direct == mode::require)
         return error(errc::unsupported, "gpu_direct: required, but this build has no GPU support; set mode automatic");
     return {};

@@ -38,4 +38,10 @@ private:
     void run_executor(executor_thread& slot, const executor_options& mine, std::latch& started);
 };
 
+namespace detail {
+/// Success when connections over RDMA can be made on this machine, else why not. Defined by net/, which knows the
+/// providers.
+result<void> rdma_usable();
+} // namespace detail
+
 } // namespace sluice

@@ -1,0 +1,85 @@
+#include "net/auto_listener.hpp"
+
+#include <sluice/when_any.hpp>
+
+#include "runtime/log.hpp"
+
+#include <deque>
+#include <string>
+#include <utility>
+
+namespace sluice::net {
+
+namespace {
+
+using detail::provider_connection;
+using detail::provider_listener;
+
+class auto_listener final : public provider_listener {
+public:
+    auto_listener(std::unique_ptr<provider_listener> over_rdma, std::unique_ptr<provider_listener> over_tcp) noexcept
+        : rdma_(std::move(over_rdma)), tcp_(std::move(over_tcp)) {}
+
+    task<result<std::unique_ptr<provider_connection>>> accept() override {
+        for (;;) {
+            if (!accepted_.empty()) {
+                auto first = std::move(accepted_.front());
+                accepted_.pop_front();
+                co_return first;
+            }
+            auto either = co_await when_any(take(*rdma_), take(*tcp_));
+            if (!accepted_.empty()) continue; // or both: the other one stays for the next
+            co_return std::move(either.value).error();
+        }
+    }
+    void close() noexcept override {
+        rdma_->close();
+        tcp_->close();
+    }
+    sluice::address address() const override {
+        sluice::address where = tcp_->address();
+        where.scheme = scheme::automatic;
+        return where;
+    }
+    std::uint64_t rejected() const noexcept override { return rdma_->rejected() + tcp_->rejected(); }
+
+private:
+    /// The one that is stopped because the other was faster may have been fast enough too.
+    task<result<void>> take(provider_listener& from) {
+        auto got = co_await from.accept();
+        if (!got) co_return std::move(got).error();
+        accepted_.push_back(std::move(*got));
+        co_return result<void>();
+    }
+
+    std::unique_ptr<provider_listener> rdma_;
+    std::unique_ptr<provider_listener> tcp_;
+    std::deque<std::unique_ptr<provider_connection>> accepted_;
+};
+
+const detail::provider* provider_of(scheme s) noexcept {
+    for (const detail::provider* each : detail::providers())
+        if (each->scheme() == s) return each;
+    return nullptr;
+}
+
+} // namespace
+
+task<result<std::unique_ptr<provider_listener>>> auto_listen(address on, listen_options options,
+                                                             detail::provider_setup setup, bool require_rdma) {
+    detail::provider_setup for_rdma = setup;
+    for_rdma.choice = "rdma: the peer asked for it";
+    if (require_rdma) co_return co_await provider_of(scheme::rdma)->listen(std::move(on), options, std::move(for_rdma));
+    setup.choice = "tcp: the peer asked for it";
+    auto over_tcp = co_await provider_of(scheme::tcp)->listen(on, options, std::move(setup));
+    if (!over_tcp) co_return std::move(over_tcp).error();
+    on.port = (*over_tcp)->address().port;
+    auto over_rdma = co_await provider_of(scheme::rdma)->listen(on, options, std::move(for_rdma));
+    if (!over_rdma) {
+        SLUICE_LOG(warning, "listening at ", on.to_string(), " over TCP only: ", over_rdma.error().message());
+        co_return std::move(*over_tcp);
+    }
+    co_return std::make_unique<auto_listener>(std::move(*over_rdma), std::move(*over_tcp));
+}
+
+} // namespace sluice::net
