@@ -83,7 +83,7 @@ task<void> loses_clients(runtime& rt, const provider& p, std::vector<std::option
         buffer memory(large);
         auto shared = must(co_await c.share(memory, everything));
         must(co_await c.send(shared.description()));
-        while (c.stats().served_operations < 3) co_await yield();
+        co_await until_used(c, 3);
         client->kill_now();
         must_fail(co_await c.closed(), condition::closed);
         shared.revoke();

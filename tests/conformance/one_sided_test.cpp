@@ -2,6 +2,8 @@
 
 #include "tests/conformance/pair.hpp"
 
+#include <catch2/catch_test_macros.hpp>
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -141,6 +143,7 @@ task<void> serves_while_using(runtime&, connection& c) {
     must_hold(mine.bytes(), 5);
     must(co_await c.send(char{1}));
     must(co_await c.receive<char>()); // the peer is done as well
+    if (c.capabilities().remote_cpu_bypass) co_return; // nobody counts
     if (c.capabilities().lanes == 1) VERIFY_EQUAL(c.stats().served_operations, 8U);
     else VERIFY(c.stats().served_operations >= 8);
     VERIFY_EQUAL(c.stats().served_bytes, 8 * 4 * mib);
@@ -194,7 +197,7 @@ CONFORMANCE_TEST("One_sided.has_thousands_in_flight_and_queues_what_is_over_the_
 CONFORMANCE_TEST("One_sided.both_ends_use_and_serve_at_once", p) { run_pair(p, serves_while_using, serves_while_using); }
 
 CONFORMANCE_TEST("One_sided.moves_more_than_2_GiB_at_once", p) {
-    if (!p.moves_huge) return;
+    if (!p.moves_huge) SKIP("one row of a provider is enough");
     run_pair(p, moves_huge, serves_huge);
 }
 

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/interfaces/catch_interfaces_capture.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <future>
 #include <thread>
@@ -50,9 +51,14 @@ task<void> use(runtime& rt, std::string to, pair_options options, const side& bo
 
 } // namespace
 
+void require_row(const provider& p) {
+    if (p.listen_on[0] == '$' && std::getenv(p.listen_on + 1) == nullptr)
+        SKIP(p.name << ": the environment variable " << p.listen_on + 1 << " gives no address");
+}
+
 std::string listen_address(const provider& p) {
     static std::atomic<int> counter{0};
-    std::string text = p.listen_on;
+    std::string text = p.listen_on[0] == '$' ? std::getenv(p.listen_on + 1) : p.listen_on;
     if (const auto mark = text.find('%'); mark != text.npos)
         text.replace(mark, 1, std::to_string(getpid()) + "-" + std::to_string(++counter));
     return text;
@@ -109,6 +115,15 @@ void run_alone(const std::function<task<void>(runtime&)>& body) {
         failed = std::current_exception();
     }
     report(failed, nullptr);
+}
+
+task<void> until_used(connection& c, std::uint64_t operations) {
+    if (c.capabilities().remote_cpu_bypass) {
+        for (int i = 0; i < 3000; ++i) co_await yield(); // nothing here tells what the device serves
+        co_return;
+    }
+    const auto before = c.stats().served_operations;
+    while (c.stats().served_operations < before + operations) co_await yield();
 }
 
 task<void> share_until_closed(connection& c, region_view memory, access granted) {

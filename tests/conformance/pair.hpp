@@ -76,6 +76,10 @@ inline task<result<received>> receive_task(connection& c, region_view into, oper
     co_return co_await c.receive(into, o);
 }
 
+/// Until the peer has done some operations with what is shared here; where the device serves them without a word, for a
+/// while.
+task<void> until_used(connection& c, std::uint64_t operations);
+
 /// The end that only shares memory: sends its description and serves until the peer closes.
 task<void> share_until_closed(connection& c, region_view memory, access granted);
 

@@ -12,16 +12,20 @@ namespace sluice::conformance {
 /// What the suite must know of a provider on a kind of path; everything else must hold for all of them.
 struct provider {
     const char* name;
-    const char* listen_on;                ///< `%` stands for a number of its own in each test
+    const char* listen_on;                ///< `%` stands for a number of its own in each test; `$NAME` is the value of
+                                          ///< an environment variable, and the row is skipped without it
     std::uint32_t lanes = 1;
     sluice::path carries = path::tcp;     ///< under which path the bytes are counted
     bool cancel_keeps_connection = true;  ///< false: a canceled one-sided operation is fatal to the connection
     bool peer_cpu_serves = true;          ///< one-sided operations wait while the peer's executor is busy
     bool moves_huge = false;              ///< runs the test of 2 GiB + 1 byte, which one row of a provider is enough for
     bool speaks_on_streams = true;        ///< its handshake is bytes of a stream socket, which a test can forge
+    bool counts_served = true;            ///< the serving end knows of each operation of the peer
+    bool refusal_keeps_connection = true; ///< false: what only the serving end can refuse breaks the connection
+    bool atomic_with_cpu = true;          ///< its atomics and std::atomic_ref exclude each other
 };
 
-// One row a type, so that each test case exists once per row under the row's name. RDMA adds its rows here.
+// One row a type, so that each test case exists once per row under the row's name.
 struct tcp_ipv4 {
     static constexpr provider row{.name = "tcp over IPv4", .listen_on = "tcp://127.0.0.1:0", .moves_huge = true};
 };
@@ -35,15 +39,44 @@ struct tcp_lanes {
     static constexpr provider row{.name = "tcp with four lanes", .listen_on = "tcp://127.0.0.1:0", .lanes = 4};
 };
 
+// Over RDMA there are as many rows as kinds of addresses; the devices behind these are the environment's affair.
+constexpr provider over_rdma(const char* name, const char* listen_on, std::uint32_t lanes, bool huge) {
+    return {.name = name, .listen_on = listen_on, .lanes = lanes, .carries = path::rdma, .cancel_keeps_connection = false,
+            .peer_cpu_serves = false, .moves_huge = huge, .speaks_on_streams = false, .counts_served = false,
+            .refusal_keeps_connection = false, .atomic_with_cpu = false};
+}
+struct rdma_ipv4 {
+    static constexpr provider row = over_rdma("rdma over IPv4", "$SLUICE_TEST_RDMA_IPV4", 1, true);
+};
+struct rdma_ipv6 {
+    static constexpr provider row = over_rdma("rdma over IPv6", "$SLUICE_TEST_RDMA_IPV6", 1, false);
+};
+struct rdma_large_mtu {
+    static constexpr provider row = over_rdma("rdma with a large MTU", "$SLUICE_TEST_RDMA_LARGE_MTU", 1, false);
+};
+struct rdma_lanes {
+    static constexpr provider row = over_rdma("rdma with four lanes", "$SLUICE_TEST_RDMA_IPV4", 4, false);
+};
+
+/// Skips the test case when the row's address is in no environment variable.
+void require_row(const provider& p);
+
 } // namespace sluice::conformance
 
+#ifdef CONFORMANCE_RDMA
+#define CONFORMANCE_ROWS rdma_ipv4, rdma_ipv6, rdma_large_mtu, rdma_lanes
+#else
 #define CONFORMANCE_ROWS tcp_ipv4, tcp_ipv6, tcp_unix, tcp_lanes
+#endif
 
 /// A test case for every row: `CONFORMANCE_TEST("Read.moves_every_size", p) { run_pair(p, ...); }`
 #define CONFORMANCE_TEST(NAME, ROW) CONFORMANCE_TEST_NAMED(CONFORMANCE_JOIN(conformance_test_, __LINE__), NAME, ROW)
 #define CONFORMANCE_TEST_NAMED(FUNCTION, NAME, ROW)                                                                    \
     static void FUNCTION(const ::sluice::conformance::provider& ROW);                                                  \
-    TEMPLATE_TEST_CASE(NAME, "", CONFORMANCE_ROWS) { FUNCTION(TestType::row); }                 \
+    TEMPLATE_TEST_CASE(NAME, "", CONFORMANCE_ROWS) {                                                                   \
+        ::sluice::conformance::require_row(TestType::row);                                                             \
+        FUNCTION(TestType::row);                                                                                       \
+    }                                                                                                                  \
     static void FUNCTION([[maybe_unused]] const ::sluice::conformance::provider& ROW)
 #define CONFORMANCE_JOIN(A, B) CONFORMANCE_JOIN_EXPANDED(A, B)
 #define CONFORMANCE_JOIN_EXPANDED(A, B) A##B
