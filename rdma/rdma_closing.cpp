@@ -135,22 +135,22 @@ void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
 void rdma_connection::on_pulse(detail::timer_node& node) noexcept {
     rdma_connection& self = *static_cast<timer&>(node).owner;
     if (self.state_ >= state::ending) return;
-    const auto silence = std::chrono::steady_clock::now() - self.last_sign_;
-    if (silence >= self.options().peer_timeout) {
+    self.silent_pulses_ = std::exchange(self.sign_of_life_, false) ? 0 : self.silent_pulses_ + 1;
+    if (self.silent_pulses_ > pulses_per_timeout) {
         self.fail(error(errc::peer_lost, "the peer " + self.terms_.peer_address + " gave no sign for " +
                                              milliseconds(self.options().peer_timeout) +
                                              " (connection_options.peer_timeout)"));
         return;
     }
     // A write of no bytes: the peer's device acknowledges it, its memory and its program don't matter.
-    if (silence >= self.options().peer_timeout / 4 && self.probes_ == 0) {
+    if (self.silent_pulses_ > 0 && self.probes_ == 0) {
         for (auto& each : self.lanes_) {
             if (!each->usable || each->qp().room() == 0) continue;
             ++self.probes_;
             each->qp().add({.what = work::kind::write});
         }
     }
-    self.restart(self.pulse_, self.options().peer_timeout / 4);
+    self.restart(self.pulse_, self.options().peer_timeout / pulses_per_timeout);
 }
 
 void rdma_connection::fail(error why) noexcept {

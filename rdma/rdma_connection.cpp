@@ -15,8 +15,7 @@ using detail::transfer_kind;
 
 rdma_connection::rdma_connection(executor& home, const connection_options& options, rdma_terms terms,
                                  std::shared_ptr<rail> on, std::vector<rdma_lane_parts> lanes)
-    : provider_connection(home, options), terms_(std::move(terms)), rail_(std::move(on)),
-      last_sign_(std::chrono::steady_clock::now()), requester_(*this),
+    : provider_connection(home, options), terms_(std::move(terms)), rail_(std::move(on)), requester_(*this),
       outbox_(*this, terms_.slots_of_peer, terms_.receive_credits), inbox_(*this, terms_.receive_credits),
       shares_(*this) {
     SLUICE_EXPECTS(!lanes.empty() && lanes.size() <= 16, "rdma: a connection has 1 to 16 lanes");
@@ -36,7 +35,7 @@ rdma_connection::rdma_connection(executor& home, const connection_options& optio
         lanes_.front()->usable = true;
         for (std::uint32_t i = 0; i < lane_count(); ++i) outbox_.control({.type = frame_type::ready}, i);
     }
-    restart(pulse_, this->options().peer_timeout / 4);
+    restart(pulse_, this->options().peer_timeout / pulses_per_timeout);
 }
 
 // ---- operations ----
@@ -96,7 +95,7 @@ task<result<detail::provider_connection::shared>> rdma_connection::share(region_
 // ---- what comes from the lanes ----
 
 void rdma_connection::on_work_done(lane& on, const work& w, const completion& how) noexcept {
-    if (how.ok()) last_sign_ = std::chrono::steady_clock::now();
+    if (how.ok()) sign_of_life_ = true;
     auto* t = static_cast<transfer*>(w.owner);
     if (w.what == work::kind::frame || (t != nullptr && t->kind == transfer_kind::write_with_immediate)) {
         outbox_.on_work_done(t, w, how);
@@ -141,7 +140,7 @@ void rdma_connection::on_room() noexcept {
 
 void rdma_connection::on_frame(lane& on, std::span<const std::byte> bytes) noexcept {
     if (state_ >= state::ending) return;
-    last_sign_ = std::chrono::steady_clock::now();
+    sign_of_life_ = true;
     auto f = frame::decode(bytes);
     result<void> ok = f ? outbox_.on_returned(*f) : result<void>(f.error());
     if (ok) {

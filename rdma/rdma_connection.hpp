@@ -114,8 +114,10 @@ private:
     timer close_timer_;
     timer pulse_;
     timer drain_check_;
-    std::chrono::steady_clock::time_point last_sign_; // of the peer's life
     std::chrono::steady_clock::time_point drain_until_;
+    static constexpr int pulses_per_timeout = 4;
+    int silent_pulses_ = 0;
+    bool sign_of_life_ = true; // of the peer, since the last pulse
     std::uint32_t probes_ = 0; // in flight
     std::uint64_t copied_bytes_ = 0;
     std::uint64_t refused_ = 0;
