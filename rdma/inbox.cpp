@@ -27,12 +27,12 @@ result<void> inbox::admit(const entry& e) {
     return {};
 }
 
-result<void> inbox::on_message(const frame& f, std::span<const std::byte> payload) {
-    if (f.size != payload.size())
-        return error(errc::protocol_error, "frame message: " + std::to_string(payload.size()) + " bytes of " +
-                                               std::to_string(f.size));
+result<void> inbox::on_message(std::span<const std::byte> payload) {
+    if (payload.size() > connection_.terms().message_bytes_max)
+        return error(errc::protocol_error, "frame message: " + std::to_string(payload.size()) + " bytes, allowed is " +
+                                               std::to_string(connection_.terms().message_bytes_max));
     const bool straight = entries_.empty() && !receives_.empty();
-    if (auto ok = admit({.what = frame_type::message, .size = f.size}); !ok) return ok;
+    if (auto ok = admit({.what = frame_type::message, .size = payload.size()}); !ok) return ok;
     connection_.count_copy(payload.size());
     if (!straight) {
         bytes_.push(payload);

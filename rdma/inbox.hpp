@@ -28,7 +28,7 @@ public:
     void close() noexcept;
 
     // from the peer; errors are broken protocol
-    result<void> on_message(const frame& f, std::span<const std::byte> payload);
+    result<void> on_message(std::span<const std::byte> payload);
     result<void> on_offer(const frame& f);
     result<void> on_immediate(const frame& f);
     result<void> on_fragment(std::span<const std::byte> payload);

@@ -125,8 +125,7 @@ bool outbox::emit_send(transfer& t) {
         emit({.type = frame_type::immediate, .immediate = t.immediate, .size = size}, &t);
     } else if (size <= slot_payload_bytes) {
         if (needs_staging(t, size) && staging_.empty()) return false;
-        emit_payload({.type = frame_type::message, .payload_bytes = static_cast<std::uint16_t>(size), .size = size}, t,
-                     t.source.data());
+        emit_payload({.type = frame_type::message, .payload_bytes = static_cast<std::uint16_t>(size)}, t, t.source.data());
     } else {
         emit({.type = frame_type::offer, .size = size}, nullptr);
         --credits_;

@@ -166,7 +166,7 @@ result<void> rdma_connection::dispatch(lane& on, const frame& f, std::span<const
             return error(errc::protocol_error, "frame ready: not expected");
         requester_.pump();
         return {};
-    case frame_type::message: return inbox_.on_message(f, payload);
+    case frame_type::message: return inbox_.on_message(payload);
     case frame_type::offer: return inbox_.on_offer(f);
     case frame_type::immediate: return inbox_.on_immediate(f);
     case frame_type::fragment: return inbox_.on_fragment(payload);
