@@ -94,6 +94,14 @@ task<result<detail::provider_connection::shared>> rdma_connection::share(region_
 
 // ---- what comes from the lanes ----
 
+namespace {
+
+bool brings_a_message(frame_type type) noexcept {
+    return type == frame_type::message || type == frame_type::immediate || type == frame_type::fragment;
+}
+
+} // namespace
+
 void rdma_connection::on_work_done(lane& on, const work& w, const completion& how) noexcept {
     if (how.ok()) sign_of_life_ = true;
     auto* t = static_cast<transfer*>(w.owner);
@@ -139,15 +147,18 @@ void rdma_connection::on_room() noexcept {
 }
 
 void rdma_connection::on_frame(lane& on, std::span<const std::byte> bytes) noexcept {
-    if (state_ >= state::ending) return;
+    if (state_ == state::down || deaf_) return;
     sign_of_life_ = true;
     auto f = frame::decode(bytes);
     result<void> ok = f ? outbox_.on_returned(*f) : result<void>(f.error());
     if (ok) {
         if (f->type != frame_type::credit) outbox_.owe_slot();
-        ok = dispatch(on, *f, bytes.subspan(frame::header_bytes));
+        // A peer that is gone may have sent messages before: its device's word of the end overtakes them.
+        if (state_ != state::ending || brings_a_message(f->type))
+            ok = dispatch(on, *f, bytes.subspan(frame::header_bytes));
     }
     if (!ok) {
+        deaf_ = true;
         fail(std::move(ok).error());
         return;
     }
@@ -158,7 +169,9 @@ result<void> rdma_connection::dispatch(lane& on, const frame& f, std::span<const
     if (on.index() != 0 && f.type != frame_type::ready)
         return error(errc::protocol_error, std::string("frame ") + to_string(f.type) + " on lane " +
                                                std::to_string(on.index()) + ", only `ready` may come there");
-    if (peer_said_goodbye_ && f.type != frame_type::goodbye_ack && f.type != frame_type::credit)
+    const bool may_be_late = f.type == frame_type::goodbye_ack || f.type == frame_type::credit ||
+                             f.type == frame_type::ready; // of another lane
+    if (peer_said_goodbye_ && !may_be_late)
         return error(errc::protocol_error, std::string("frame ") + to_string(f.type) + " after the goodbye");
     switch (f.type) {
     case frame_type::ready:

@@ -111,6 +111,7 @@ private:
     bool goodbye_acknowledged_ = false; // by the peer
     bool acknowledged_goodbye_ = false; // by us, and it has arrived
     bool peer_said_goodbye_ = false;
+    bool deaf_ = false; // to a peer that broke the protocol
     timer close_timer_;
     timer pulse_;
     timer drain_check_;
