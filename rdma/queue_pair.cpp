@@ -139,6 +139,8 @@ void queue_pair::add(const work& w) noexcept {
     else impl_->core.wants_attention(q, queue_pair_state::tell_returned);
 }
 
+void queue_pair::post_now() noexcept { impl_->core.post_now(*impl_->state); }
+
 std::uint32_t queue_pair::in_flight() const noexcept { return impl_->state->sends.in_flight(); }
 
 result<void> queue_pair::tune() {

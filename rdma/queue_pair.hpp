@@ -96,6 +96,9 @@ public:
     /// Queues it for posting at the rail's next poll; the data must stay until on_work_done. Room must be there. After
     /// fail() it comes back flushed.
     void add(const work& w) noexcept;
+    /// Posts what was added without waiting for the rail's poll: for what the peer should hear of before something that
+    /// follows on this side.
+    void post_now() noexcept;
     /// Work requests added and not done.
     std::uint32_t in_flight() const noexcept;
 

@@ -78,6 +78,8 @@ public:
 
     /// It has work to post.
     void wants_posting(queue_pair_state& q) noexcept { to_post_.push(q); }
+    /// Without waiting for the next poll.
+    void post_now(queue_pair_state& q) noexcept { post(q); }
     /// It has something to tell its user: tell_*.
     void wants_attention(queue_pair_state& q, unsigned what) noexcept {
         q.to_tell = static_cast<std::uint8_t>(q.to_tell | what);

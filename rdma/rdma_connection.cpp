@@ -96,8 +96,8 @@ task<result<detail::provider_connection::shared>> rdma_connection::share(region_
 
 namespace {
 
-bool brings_a_message(frame_type type) noexcept {
-    return type == frame_type::message || type == frame_type::immediate || type == frame_type::fragment;
+bool is_heard_at_the_end(frame_type type) noexcept {
+    return type == frame_type::revoked || type == frame_type::message || type == frame_type::immediate || type == frame_type::fragment;
 }
 
 } // namespace
@@ -134,6 +134,11 @@ void rdma_connection::work_failed(const transfer& t, const work& w, const comple
         return;
     }
     error why = error_of(w, how, terms_.peer_address);
+    if (how.status == IBV_WC_REM_ACCESS_ERR) { // what was shared is not, since the peer revoked it or since it is gone
+        fail(error(errc::closed, "the peer " + terms_.peer_address +
+                                     " refused access to what it shared: it was revoked just now, or the peer is gone"));
+        return;
+    }
     if (!is_loss(how)) requester_.set_reason(t, why);
     fail(is_loss(how) ? std::move(why) : error(errc::closed, "broken by an operation that failed: " + why.message()));
 }
@@ -153,8 +158,8 @@ void rdma_connection::on_frame(lane& on, std::span<const std::byte> bytes) noexc
     result<void> ok = f ? outbox_.on_returned(*f) : result<void>(f.error());
     if (ok) {
         if (f->type != frame_type::credit) outbox_.owe_slot();
-        // A peer that is gone may have sent messages before: its device's word of the end overtakes them.
-        if (state_ != state::ending || brings_a_message(f->type))
+        // What a peer sent before it was gone counts: its device's word of the end may have overtaken it.
+        if (state_ != state::ending || is_heard_at_the_end(f->type))
             ok = dispatch(on, *f, bytes.subspan(frame::header_bytes));
     }
     if (!ok) {

@@ -54,6 +54,8 @@ public:
     outbox& out() noexcept { return outbox_; }
     /// Slots here that the peer may spend.
     std::uint32_t slots_told() const noexcept { return slots_told_; }
+    /// As far as this end knows.
+    result<void> check_share(const detail::transfer& t) const { return shares_.check(t); }
     /// Of one work request.
     std::uint64_t work_bytes_max() const noexcept { return work_bytes_max_; }
     void count_copy(std::size_t bytes) noexcept { copied_bytes_ += bytes; }

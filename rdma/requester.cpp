@@ -185,7 +185,9 @@ void requester::end_failed(transfer& t) noexcept {
     const auto found =
         std::find_if(reasons_.begin(), reasons_.end(), [&t](const auto& r) { return r.first == &t; });
     if (found == reasons_.end()) {
-        t.complete(connection_.cause());
+        // The peer may have revoked what it aimed at: its word of that can be slower than its device's refusal.
+        auto allowed = t.kind == transfer_kind::send ? result<void>() : connection_.check_share(t);
+        t.complete(allowed ? connection_.cause() : std::move(allowed).error());
         return;
     }
     error why = std::move(found->second);

@@ -15,8 +15,9 @@ using detail::transfer_kind;
 
 void share::revoke() noexcept {
     if (mr == nullptr) return;
-    on->deregister_shared(std::exchange(mr, nullptr));
+    // Word of it first: a peer that hears it in time fails an operation and not the connection.
     if (home != nullptr) std::exchange(home, nullptr)->revoke(*this);
+    on->deregister_shared(std::exchange(mr, nullptr));
 }
 
 shares::~shares() {
@@ -65,7 +66,9 @@ task<result<detail::provider_connection::shared>> shares::make(region_view memor
 void shares::revoke(share& s) noexcept {
     own_.erase(s.generation);
     s.known.set();
-    if (connection_.is_open()) connection_.out().control({.type = frame_type::revoked, .immediate = s.generation});
+    if (!connection_.is_open()) return;
+    connection_.out().control({.type = frame_type::revoked, .immediate = s.generation});
+    connection_.lane_at(0).qp().post_now();
 }
 
 void shares::close() noexcept {
