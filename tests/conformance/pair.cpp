@@ -52,7 +52,9 @@ task<void> use(runtime& rt, std::string to, pair_options options, const side& bo
 } // namespace
 
 void require_row(const provider& p) {
-    if (p.listen_on[0] == '$' && std::getenv(p.listen_on + 1) == nullptr)
+    if (p.listen_on[0] != '$') return;
+    const char* given = std::getenv(p.listen_on + 1);
+    if (given == nullptr || *given == '\0')
         SKIP(p.name << ": the environment variable " << p.listen_on + 1 << " gives no address");
 }
 

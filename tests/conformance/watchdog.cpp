@@ -6,6 +6,10 @@
 
 namespace sluice::conformance {
 
+std::chrono::seconds patience() noexcept {
+    return std::getenv("SLUICE_RDMA_GUEST") == nullptr ? std::chrono::minutes(1) : std::chrono::minutes(10);
+}
+
 watchdog::watchdog(std::string what, std::chrono::seconds limit)
     : thread_([this, what = std::move(what), limit] {
           std::unique_lock lock(mutex_);

@@ -10,10 +10,13 @@
 
 namespace sluice::conformance {
 
+/// How long a test case may take: a minute, or ten where an emulated processor runs it.
+std::chrono::seconds patience() noexcept;
+
 /// Bounds every wait of a test: unless it goes within the limit the process stops and says which test hung.
 class watchdog {
 public:
-    explicit watchdog(std::string what, std::chrono::seconds limit = std::chrono::seconds(60));
+    explicit watchdog(std::string what, std::chrono::seconds limit = patience());
     ~watchdog();
     watchdog(const watchdog&) = delete;
     watchdog& operator=(const watchdog&) = delete;

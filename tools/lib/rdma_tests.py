@@ -50,10 +50,11 @@ def read_tests(build, multiplier):
 
 def run_on_host(tests):
     environment = {**settings.passed_on(), **host.environment()}
+    addresses = host.test_addresses(environment)
     for test in tests:
         start = time.monotonic()
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-            settled = [f"{name}={value}" for name, value in {**environment, **test.environment}.items()]
+            settled = [f"{name}={value}" for name, value in {**environment, **test.environment, **addresses}.items()]
             status = subprocess.run(["timeout", "--kill-after=5", str(test.seconds), "env", *settled, *test.words],
                                     cwd=test.folder, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
                                     check=False).returncode

@@ -27,6 +27,17 @@ def environment():
             "SLUICE_RDMA_TWO_HOSTS_WHY_NOT": "this is one host, not the guest"}
 
 
+def test_addresses(given):
+    """The addresses that the conformance suite listens on, from environment(); empty where there is none."""
+    by_device = [entry.split("=")[1].split(",") for entry in given["SLUICE_RDMA_ADDRESSES"].split()]
+    first = by_device[0] if by_device else []
+    ipv4 = [f"rdma://{a}:0" for a in first if ":" not in a]
+    ipv6 = [f"rdma://[{a}]:0" for a in first if ":" in a and not a.startswith("fe80:")]
+    others = [f"rdma://{a}:0" for addresses in by_device[1:] for a in addresses if ":" not in a]
+    return {"SLUICE_TEST_RDMA_IPV4": (ipv4 or [""])[0], "SLUICE_TEST_RDMA_IPV6": (ipv6 or [""])[0],
+            "SLUICE_TEST_RDMA_LARGE_MTU": (others or [""])[0]}
+
+
 def readable(file):
     try:
         return bool(file.read_text().strip())
