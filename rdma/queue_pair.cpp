@@ -92,6 +92,7 @@ result<std::unique_ptr<queue_pair>> queue_pair::create(std::shared_ptr<rail> hom
     }
     const std::uint32_t generation = core.new_generation();
     auto state = std::make_unique<queue_pair_state>(send_queue(depth, generation, *granted, std::move(*headers)));
+    if (on.quirks().writes_overtake_reads) state->sends.fence_after_reads();
     state->id = id;
     state->qp = id->qp;
     state->number = id->qp->qp_num;

@@ -15,8 +15,9 @@ struct row {
 constexpr std::array table{
     // drivers/infiniband/sw/rxe/rxe_param.h: RXE_VENDOR_ID
     row{0xffffff, {.kind = "Soft-RoCE (rxe)", .software = true, .relaxed_ordering = false}},
-    // drivers/infiniband/sw/siw/siw.h: SIW_VENDOR_ID; it checks the target of a read for local writing only
-    row{0x626d74, {.kind = "soft-iWARP (siw)", .software = true, .relaxed_ordering = false}},
+    // drivers/infiniband/sw/siw/siw.h: SIW_VENDOR_ID; it checks the target of a read for local writing only, and
+    // completes what follows a read without waiting for the answer (siw_qp_tx.c: siw_qp_sq_process)
+    row{0x626d74, {.kind = "soft-iWARP (siw)", .software = true, .relaxed_ordering = false, .writes_overtake_reads = true}},
     row{0x02c9, {.kind = "mlx5"}},
     row{0x15b3, {.kind = "mlx5"}},
 };

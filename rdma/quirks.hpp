@@ -13,6 +13,9 @@ struct quirks {
     bool immediate_data = true;            ///< RDMA WRITE with immediate
     bool resizes_completion_queues = true; ///< ibv_resize_cq
     bool relaxed_ordering = true;          ///< IBV_ACCESS_RELAXED_ORDERING gains something
+    /// A write or send can complete before a read that was posted before it. Elsewhere completions of a send queue keep
+    /// their order, and one retires all before it [ibv_post_send(3)].
+    bool writes_overtake_reads = false;
     /// The target of an RDMA READ must be registered for remote writing: the answer is one [RFC 5040, 5.2].
     bool read_target_needs_remote_write = false;
 };

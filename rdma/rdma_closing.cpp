@@ -115,12 +115,11 @@ void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
     const std::string& device = rail_->on().name();
     switch (what) {
     case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_REQ_ERR: // over iWARP and from some devices for the same
         ++refused_;
         fail(error(errc::closed, "the peer " + terms_.peer_address +
-                                     " aimed at memory that is not shared with it; the device ended the connection"));
-        break;
-    case IBV_EVENT_QP_REQ_ERR:
-        fail(error(errc::protocol_error, "the peer " + terms_.peer_address + " sent what the device can't take"));
+                                     " aimed at memory that is not shared with it, or no more; the device ended the "
+                                     "connection"));
         break;
     case IBV_EVENT_QP_FATAL: fail(error(errc::closed, "the RDMA device " + device + " gave the queue pair up")); break;
     case IBV_EVENT_PORT_ERR:

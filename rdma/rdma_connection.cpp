@@ -2,6 +2,7 @@
 
 #include "rdma/completion_error.hpp"
 #include "rdma/device.hpp"
+#include "rdma/quirks.hpp"
 #include "rdma/rdma_transfer.hpp"
 
 #include <algorithm>
@@ -134,7 +135,11 @@ void rdma_connection::work_failed(const transfer& t, const work& w, const comple
         return;
     }
     error why = error_of(w, how, terms_.peer_address);
-    if (how.status == IBV_WC_REM_ACCESS_ERR) { // what was shared is not, since the peer revoked it or since it is gone
+    // Over iWARP the refusal comes as a message that ends the connection, whatever was under way [RFC 5040, 4.8].
+    const bool refused = how.status == IBV_WC_REM_ACCESS_ERR ||
+                         (rail_->on().quirks().iwarp &&
+                          (how.status == IBV_WC_LOC_QP_OP_ERR || how.status == IBV_WC_REM_OP_ERR));
+    if (refused) { // what was shared is not, since the peer revoked it or since it is gone
         fail(error(errc::closed, "the peer " + terms_.peer_address +
                                      " refused access to what it shared: it was revoked just now, or the peer is gone"));
         return;

@@ -67,7 +67,8 @@ void send_queue::prepare(ibv_send_wr& request, std::array<ibv_sge, 2>& segments,
     switch (w.what) {
     case work::kind::write:
         request.opcode = IBV_WR_RDMA_WRITE;
-        if (w.bytes > 0 && w.bytes <= inline_bytes_ && w.inline_allowed) request.send_flags = IBV_SEND_INLINE;
+        request.send_flags |= fence_;
+        if (w.bytes > 0 && w.bytes <= inline_bytes_ && w.inline_allowed) request.send_flags |= IBV_SEND_INLINE;
         break;
     case work::kind::read: request.opcode = IBV_WR_RDMA_READ; break;
     case work::kind::fetch_add:
@@ -94,8 +95,9 @@ void send_queue::prepare_frame(ibv_send_wr& request, std::array<ibv_sge, 2>& seg
     segments[1] = {reinterpret_cast<std::uint64_t>(w.data), w.bytes, w.local_key};
     request.num_sge = w.bytes > 0 ? 2 : 1;
     request.opcode = IBV_WR_SEND;
+    request.send_flags |= fence_;
     if (frame::header_bytes + w.bytes <= inline_bytes_ && (w.inline_allowed || w.bytes == 0))
-        request.send_flags = IBV_SEND_INLINE;
+        request.send_flags |= IBV_SEND_INLINE;
 }
 
 ibv_send_wr send_queue::marker() const noexcept {

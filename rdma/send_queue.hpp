@@ -37,6 +37,8 @@ public:
     /// position of the first work.
     send_queue(std::uint32_t depth, std::uint32_t generation, std::uint32_t inline_bytes, private_memory headers,
                std::uint32_t first = 0);
+    /// From now on writes and frames wait for the reads before them: for a device with quirks::writes_overtake_reads.
+    void fence_after_reads() noexcept { fence_ = IBV_SEND_FENCE; }
     /// Bytes of headers for this depth.
     static std::size_t header_memory_bytes(std::uint32_t depth) noexcept;
 
@@ -95,6 +97,7 @@ private:
     std::uint32_t tail_;
     std::uint32_t unsignalled_ = 0; // posted since the last that asks for a completion
     std::uint64_t unsignalled_bytes_ = 0;
+    unsigned fence_ = 0; // a flag of the requests that it goes for
 };
 
 } // namespace sluice::rdma
