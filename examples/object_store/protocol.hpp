@@ -123,12 +123,13 @@ struct server_stats {
     std::uint64_t clients = 0; ///< connected now
     std::uint64_t clients_total = 0;
     std::uint64_t puts = 0, gets = 0, failures = 0;
-    std::uint64_t tcp_bytes = 0;
+    std::uint64_t tcp_bytes = 0;  ///< payload of objects, as is the next
+    std::uint64_t rdma_bytes = 0;
     std::uint64_t file_direct_bytes = 0;
     std::uint64_t file_buffered_bytes = 0;
     std::uint64_t pool_bytes = 0, pool_peak_bytes = 0, pool_waits = 0;
 };
-static_assert(sizeof(server_stats) == 88);
+static_assert(sizeof(server_stats) == 96);
 
 inline constexpr std::uint64_t chunk_count(std::uint64_t size_bytes, std::uint32_t chunk_bytes) noexcept {
     return size_bytes / chunk_bytes + (size_bytes % chunk_bytes != 0);

@@ -73,14 +73,15 @@ void report_removed(const settings& s, std::string_view key) {
 void report_server(const settings& s, const server_stats& n) {
     if (s.json)
         print_json({{"clients", n.clients}, {"clients_total", n.clients_total}, {"puts", n.puts}, {"gets", n.gets},
-                    {"failures", n.failures}, {"tcp_bytes", n.tcp_bytes}, {"file_direct_bytes", n.file_direct_bytes},
+                    {"failures", n.failures}, {"tcp_bytes", n.tcp_bytes}, {"rdma_bytes", n.rdma_bytes},
+                    {"file_direct_bytes", n.file_direct_bytes},
                     {"file_buffered_bytes", n.file_buffered_bytes}, {"pool_bytes", n.pool_bytes},
                     {"pool_peak_bytes", n.pool_peak_bytes}, {"pool_waits", n.pool_waits}});
     else
         fmt::print("{} clients now, {} since it started; {} puts, {} gets, {} failures\n"
-                   "bytes: tcp {}, file-direct {}, file-buffered {}\n"
+                   "bytes: tcp {}, rdma {}, file-direct {}, file-buffered {}\n"
                    "pool: {}, at most {} used, {} waits\n",
-                   n.clients, n.clients_total, n.puts, n.gets, n.failures, n.tcp_bytes, n.file_direct_bytes,
+                   n.clients, n.clients_total, n.puts, n.gets, n.failures, n.tcp_bytes, n.rdma_bytes, n.file_direct_bytes,
                    n.file_buffered_bytes, human_bytes(static_cast<double>(n.pool_bytes)),
                    human_bytes(static_cast<double>(n.pool_peak_bytes)), n.pool_waits);
 }

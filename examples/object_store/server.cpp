@@ -98,6 +98,7 @@ sluice::task<sluice::result<void>> turn_away(server& s, sluice::connection& clie
 void count(server_stats& stats, const sluice::connection& client) {
     const sluice::connection_stats moved = client.stats();
     stats.tcp_bytes += moved.read.bytes(sluice::path::tcp) + moved.write.bytes(sluice::path::tcp);
+    stats.rdma_bytes += moved.read.bytes(sluice::path::rdma) + moved.write.bytes(sluice::path::rdma);
 }
 
 /// One client, from its first request to its last. While it is idle it holds this frame and no memory of the pool.

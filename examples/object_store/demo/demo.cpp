@@ -43,6 +43,7 @@ struct settings {
     std::size_t files = 400;
     std::uint64_t big_bytes = std::uint64_t{1} << 30;
     std::size_t clients = 4;
+    std::string listen = "tcp://127.0.0.1:0";
     bool json = false;
 };
 
@@ -155,14 +156,14 @@ sluice::result<void> verify(demonstration& d) {
 }
 
 void print_table(const std::vector<measured>& phases) {
-    fmt::print("\n{:<10}{:>8}{:>11}{:>9}{:>11}{:>10}{:>10}{:>8}{:>8}{:>11}{:>12}{:>14}\n", "", "objects", "bytes",
-               "seconds", "per s", "p50 ms", "p99 ms", "cpu c", "cpu s", "tcp", "file-direct", "file-buffered");
+    fmt::print("\n{:<10}{:>8}{:>11}{:>9}{:>11}{:>10}{:>10}{:>8}{:>8}{:>11}{:>11}{:>12}{:>14}\n", "", "objects", "bytes",
+               "seconds", "per s", "p50 ms", "p99 ms", "cpu c", "cpu s", "tcp", "rdma", "file-direct", "file-buffered");
     for (const measured& m : phases) {
         const double rate = m.seconds > 0 ? static_cast<double>(m.bytes) / m.seconds : 0;
         const auto human = [](std::uint64_t n) { return store::human_bytes(static_cast<double>(n)); };
-        fmt::print("{:<10}{:>8}{:>11}{:>9.2f}{:>11}{:>10.2f}{:>10.2f}{:>8.2f}{:>8.2f}{:>11}{:>12}{:>14}\n", m.name,
+        fmt::print("{:<10}{:>8}{:>11}{:>9.2f}{:>11}{:>10.2f}{:>10.2f}{:>8.2f}{:>8.2f}{:>11}{:>11}{:>12}{:>14}\n", m.name,
                    m.objects, human(m.bytes), m.seconds, store::human_bytes(rate), m.p50_ms, m.p99_ms,
-                   m.client_cpu_seconds, m.server_cpu_seconds, human(m.tcp_bytes), human(m.file_direct_bytes),
+                   m.client_cpu_seconds, m.server_cpu_seconds, human(m.tcp_bytes), human(m.rdma_bytes), human(m.file_direct_bytes),
                    human(m.file_buffered_bytes));
     }
     fmt::print("cpu c, cpu s: processor seconds of the clients and of the server; file-direct and -buffered: of both\n\n");
@@ -173,19 +174,31 @@ void print_json(const std::vector<measured>& phases) {
     for (const measured& m : phases)
         all.push_back({{"phase", m.name}, {"objects", m.objects}, {"bytes", m.bytes}, {"seconds", m.seconds},
                        {"p50_ms", m.p50_ms}, {"p99_ms", m.p99_ms}, {"client_cpu_seconds", m.client_cpu_seconds},
-                       {"server_cpu_seconds", m.server_cpu_seconds}, {"tcp_bytes", m.tcp_bytes},
+                       {"server_cpu_seconds", m.server_cpu_seconds}, {"tcp_bytes", m.tcp_bytes}, {"rdma_bytes", m.rdma_bytes},
                        {"file_direct_bytes", m.file_direct_bytes}, {"file_buffered_bytes", m.file_buffered_bytes}});
     fmt::print("{}\n", nlohmann::json({{"phases", all}}).dump());
+}
+
+/// Over rdma:// every byte of every object must have gone that way: nothing else would tell a silent detour.
+sluice::result<void> check_path(const demonstration& d) {
+    if (!d.s.listen.starts_with("rdma://")) return {};
+    for (const measured& m : d.phases)
+        if (m.rdma_bytes != m.bytes)
+            return sluice::error::from_errno(EIO, fmt::format("{}: {} bytes were moved, {} of them over RDMA", m.name, m.bytes,
+                                                              m.rdma_bytes));
+    d.say(fmt::format("over RDMA: {} bytes put and got, as many as the objects have, twice", 2 * total_bytes(d.items)));
+    return {};
 }
 
 sluice::task<sluice::result<void>> demonstrate(demonstration& d, sluice::runtime& runtime) {
     auto prepared = co_await prepare(d, runtime);
     if (!prepared) co_return std::move(prepared).error();
-    auto server = server_process::start(beside_this_program("sluice-store"), d.scratch.folder("objects"));
+    auto server = server_process::start(beside_this_program("sluice-store"), d.scratch.folder("objects"), {}, d.s.listen);
     if (!server) co_return std::move(server).error();
     d.say(fmt::format("a server at {}, {} clients in this process", server->address(), d.s.clients));
     auto moved = co_await run_phases(d, runtime, *server);
     if (!moved) co_return std::move(moved).error();
+    if (auto carried = check_path(d); !carried) co_return std::move(carried).error();
     auto stopped = server->stop();
     if (!stopped) co_return std::move(stopped).error();
     co_return co_await sluice::run_blocking([&d] { return verify(d); });
@@ -221,6 +234,8 @@ std::optional<settings> parse(int argc, char** argv, int& status) {
         ->transform(CLI::AsSizeValue(false))
         ->capture_default_str();
     app.add_option("--clients", s.clients, "clients at once")->check(CLI::Range(1, 256))->capture_default_str();
+    app.add_option("--listen", s.listen, "where the server listens: tcp://, rdma:// or auto:// with an address of this machine")
+        ->capture_default_str();
     app.add_flag("--json", s.json, "print one JSON object instead of the table; the last line stays");
     app.set_version_flag("--version", fmt::format("sluice-demo {}", SLUICE_VERSION_STRING));
     app.footer("The last line is \"demo: N objects, N bytes, all verified\" or \"demo: FAILED: WHY\", with status 1.");

@@ -1,6 +1,7 @@
 #include "examples/object_store/demo/phases.hpp"
 
 #include <sluice/scope.hpp>
+#include <sluice/sleep.hpp>
 
 #include <fmt/format.h>
 
@@ -76,6 +77,17 @@ sluice::task<sluice::result<store::server_stats>> counters(sluice::runtime& runt
     co_return now;
 }
 
+/// The same once the server has taken leave of all other clients, and so counted what they moved over the network.
+sluice::task<sluice::result<store::server_stats>> final_counters(sluice::runtime& runtime, const server_process& server) {
+    constexpr int looks = 1000;
+    for (int look = 0;; ++look) {
+        auto now = co_await counters(runtime, server);
+        if (!now || now->clients == 1 || look == looks) co_return now;
+        auto waited = co_await sluice::sleep_for(std::chrono::milliseconds(5));
+        if (!waited) co_return std::move(waited).error();
+    }
+}
+
 double percentile(const std::vector<double>& sorted, double part) {
     if (sorted.empty()) return 0;
     return sorted[static_cast<std::size_t>(part * static_cast<double>(sorted.size() - 1))];
@@ -99,6 +111,9 @@ sluice::task<sluice::result<measured>> run_phase(sluice::runtime& runtime, std::
     auto joined = co_await workers.join();
     if (!joined) co_return std::move(joined).error();
     sum.seconds = std::chrono::duration<double>(clock::now() - started).count();
+    auto after = co_await final_counters(runtime, server);
+    if (!after) co_return std::move(after).error();
+    sum.rdma_bytes = after->rdma_bytes - before->rdma_bytes;
     sum.client_cpu_seconds = own_cpu_seconds() - client_cpu;
     sum.server_cpu_seconds = server.cpu_seconds() - server_cpu;
     sum.file_direct_bytes += p.last.file_direct_bytes - before->file_direct_bytes;

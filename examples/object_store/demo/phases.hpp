@@ -29,7 +29,8 @@ struct measured {
     double p99_ms = 0;
     double client_cpu_seconds = 0;
     double server_cpu_seconds = 0;
-    std::uint64_t tcp_bytes = 0; ///< payload and messages, as the clients count them
+    std::uint64_t tcp_bytes = 0;  ///< payload and messages, as the clients count them
+    std::uint64_t rdma_bytes = 0; ///< payload, as the server counts it: over RDMA a client isn't told
     std::uint64_t file_direct_bytes = 0; ///< of both ends
     std::uint64_t file_buffered_bytes = 0;
 };

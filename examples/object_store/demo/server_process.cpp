@@ -52,8 +52,8 @@ std::string address_from(int fd) {
 } // namespace
 
 sluice::result<server_process> server_process::start(const std::string& program, const std::string& directory,
-                                                     const std::vector<std::string>& options) {
-    std::vector<std::string> words = {program, "serve", directory, "--listen", "tcp://127.0.0.1:0", "--json"};
+                                                     const std::vector<std::string>& options, const std::string& listen) {
+    std::vector<std::string> words = {program, "serve", directory, "--listen", listen, "--json"};
     words.insert(words.end(), options.begin(), options.end());
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return sluice::error::from_errno(errno, "pipe");

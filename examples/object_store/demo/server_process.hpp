@@ -15,7 +15,8 @@ class server_process {
 public:
     /// Starts `program serve directory` with further options, and waits until it listens, on a port that nobody uses.
     static sluice::result<server_process> start(const std::string& program, const std::string& directory,
-                                                const std::vector<std::string>& options = {});
+                                                const std::vector<std::string>& options = {},
+                                                const std::string& listen = "tcp://127.0.0.1:0");
     server_process(server_process&& other) noexcept;
     server_process& operator=(server_process&&) = delete;
     ~server_process();
