@@ -55,7 +55,7 @@ std::string no_rdma(const address& where, mode rdma) {
     if (rdma == mode::off) return "rdma is off (runtime_options.rdma)";
     if (where.is_unix()) return "unix sockets have no RDMA";
     if (find(scheme::rdma) == nullptr) return "no RDMA in this build";
-    if (auto usable = detail::rdma_usable(); !usable) return usable.error().message();
+    if (auto usable = detail::rdma_usable(); !usable) return std::string(usable.error().detail());
     return {};
 }
 

@@ -71,7 +71,8 @@ task<std::string> both(runtime& rt, std::string on, connection_options options) 
 TEST_CASE("Tcp_connect.serves_over_every_kind_of_address") {
     auto rt = make_runtime();
     CHECK(rt.sync_wait(both(rt, "tcp://127.0.0.1:0", {})) == "served over 1 lanes; read it, tcp: asked for by the address");
-    CHECK(rt.sync_wait(both(rt, "auto://[::1]:0", {})) == "served over 1 lanes; read it, tcp: no RDMA in this build");
+    // The rest says why not over RDMA: no machine has a device at the loopback address.
+    CHECK(rt.sync_wait(both(rt, "auto://[::1]:0", {})).starts_with("served over 1 lanes; read it, tcp: "));
     CHECK(rt.sync_wait(both(rt, "tcp://@sluice-connect-test", {})) == "served over 1 lanes; read it, tcp: asked for by the address");
     CHECK(rt.sync_wait(both(rt, "tcp://localhost:0", {.lanes = 3})) == "served over 3 lanes; read it, tcp: asked for by the address");
 }
