@@ -228,17 +228,15 @@ result<void> outbox::on_returned(const frame& f) {
 result<void> outbox::on_accept(const frame& f) {
     if (offers_.empty()) return error(errc::protocol_error, "frame accept: nothing was offered");
     transfer* t = offers_.front();
+    if (t != nullptr && f.size != 0 && f.size != t->source.size_bytes()) // it stays, so that it ends with the connection
+        return error(errc::protocol_error, "frame accept: " + std::to_string(f.size) + " bytes, " +
+                                               std::to_string(t->source.size_bytes()) + " were offered");
     offers_.pop();
     if (f.size == 0) { // nobody wants it: gone, as far as this end is concerned
         if (t != nullptr) t->complete();
         return {};
     }
-    if (t != nullptr) {
-        if (f.size != t->source.size_bytes())
-            return error(errc::protocol_error, "frame accept: " + std::to_string(f.size) + " bytes, " +
-                                                   std::to_string(t->source.size_bytes()) + " were offered");
-        set_phase(*t, rdma_phase::streaming);
-    }
+    if (t != nullptr) set_phase(*t, rdma_phase::streaming);
     streams_.push(t);
     return {};
 }
