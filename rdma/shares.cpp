@@ -67,7 +67,7 @@ void shares::revoke(share& s) noexcept {
     own_.erase(s.generation);
     s.known.set();
     if (!connection_.is_open()) return;
-    connection_.out().control({.type = frame_type::revoked, .immediate = s.generation});
+    connection_.out().control({.type = frame_type::revoked, .immediate = s.generation, .key = s.mr->rkey});
     connection_.lane_at(0).qp().post_now();
 }
 
@@ -85,7 +85,7 @@ result<void> shares::on_shared(const frame& f) {
         return error(errc::protocol_error, "frame shared: access bits " + std::to_string(f.access_bits) + ", " +
                                                std::to_string(f.size) + " bytes at " + std::to_string(f.address));
     theirs_[f.immediate] = {f.key, f.address, f.size, granted};
-    connection_.out().control({.type = frame_type::shared_ack, .immediate = f.immediate});
+    connection_.out().control({.type = frame_type::shared_ack, .immediate = f.immediate, .key = f.key});
     return {};
 }
 
