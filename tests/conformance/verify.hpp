@@ -39,6 +39,7 @@ T must(result<T> r, std::source_location where = std::source_location::current()
 }
 
 inline std::string make_text(condition c) { return "condition '" + make_error_condition(c).message() + "'"; }
+inline std::string make_text(std::errc c) { return "error '" + std::make_error_code(c).message() + "'"; }
 inline std::string make_text(errc c) { return "errc '" + make_error_code(c).message() + "'"; }
 
 /// The error of a result that must have failed, and that way.

@@ -1,0 +1,258 @@
+// Our connections on a real device, where the conformance suite does not look: how many, how slow, how not, and what
+// the device was told.
+#include "tests/conformance/buffer.hpp"
+#include "tests/conformance/verify.hpp"
+#include "tests/rdma/meeting.hpp"
+
+#include <sluice/scope.hpp>
+#include <sluice/sleep.hpp>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/interfaces/catch_interfaces_capture.hpp>
+#include <latch>
+#include <thread>
+
+namespace sluice::rdma::testing {
+
+namespace {
+
+using namespace std::chrono_literals;
+using conformance::buffer;
+using conformance::must;
+using conformance::must_fail;
+using conformance::must_name;
+
+/// Two ends of ours, a runtime each.
+void both_ours(const our_part& client, const our_part& server, const connection_options& options = {}) {
+    const std::string on = device_address();
+    const conformance::watchdog bounded(Catch::getResultCapture().getCurrentTestName());
+    {
+        auto listening = our_end::listening(on, server, options);
+        auto connecting = our_end::connecting(listening->address(), client, options);
+        connecting->join();
+        listening->join();
+    }
+    check_nothing_left();
+}
+
+// ---- many operations ----
+
+constexpr std::uint64_t operations = 10'000;
+constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+
+task<void> write_word(connection& c, remote_view there, region_view here) { must(co_await c.write(there, here)); }
+
+task<void> writes_all_at_once(runtime&, connection& c) {
+    const remote_region there = must(co_await c.receive<remote_region>());
+    buffer b(operations * word_bytes);
+    conformance::fill(b.bytes(), 1);
+    scope writing;
+    for (std::uint64_t i = 0; i < operations; ++i)
+        writing.spawn(write_word(c, there.subview(i * word_bytes, word_bytes), b.subview(i * word_bytes, word_bytes)));
+    must(co_await writing.join());
+    VERIFY_EQUAL(c.stats().write.operations, operations);
+    VERIFY_EQUAL(c.stats().write.bytes(path::rdma), operations * word_bytes);
+    must(co_await c.send(std::uint32_t{1}));
+    must(co_await c.close());
+}
+
+task<void> is_written_to(runtime&, connection& c) {
+    buffer b(operations * word_bytes);
+    auto shared = must(co_await c.share(b, access::remote_write));
+    must(co_await c.send(shared.description()));
+    must(co_await c.receive<std::uint32_t>());
+    conformance::must_hold(b.bytes(), 1);
+    must(co_await c.closed());
+}
+
+} // namespace
+
+TEST_CASE("Device.ten_thousand_awaits_go_through_a_small_send_queue") {
+    connection_options options;
+    options.operations_in_flight = 65'536; // so that the send queue is what holds them up
+    both_ours(writes_all_at_once, is_written_to, options);
+}
+
+// ---- a slow receiver ----
+
+namespace {
+
+constexpr int slow_messages = 300;
+
+task<void> sends_as_fast_as_it_can(runtime&, connection& c) {
+    buffer b(512);
+    for (int i = 0; i < slow_messages; ++i) {
+        conformance::fill(b.bytes(), static_cast<std::uint64_t>(i));
+        must(co_await c.send(b));
+    }
+    must(co_await c.close());
+}
+
+task<void> takes_its_time(runtime&, connection& c) {
+    buffer b(512);
+    for (int i = 0; i < slow_messages; ++i) {
+        // Other work: mostly what leaves the executor to others, at times what holds its thread up.
+        if (i % 16 == 0) std::this_thread::sleep_for(10ms);
+        must(co_await sleep_for(1ms));
+        must(co_await c.receive(b));
+        conformance::must_hold(b.bytes(), static_cast<std::uint64_t>(i));
+    }
+    must(co_await c.closed());
+}
+
+} // namespace
+
+TEST_CASE("Device.a_slow_receiver_holds_the_sender_up_and_is_never_not_ready") {
+    const std::string device = bare::device_of(device_address());
+    // Where the device counts it: iWARP has no such thing, TCP beneath it holds the sender up.
+    const auto sent_before = bare::hardware_counter(device, "send_rnr_err");
+    const auto seen_before = bare::hardware_counter(device, "rcvd_rnr_err");
+    both_ours(sends_as_fast_as_it_can, takes_its_time);
+    CHECK(bare::hardware_counter(device, "send_rnr_err") == sent_before);
+    CHECK(bare::hardware_counter(device, "rcvd_rnr_err") == seen_before);
+}
+
+// ---- many connections ----
+
+namespace {
+
+constexpr int connections = 500;
+
+task<void> takes_many(runtime& rt, std::string on, std::promise<std::string>& where) {
+    auto listener = must(co_await rt.listen(on));
+    where.set_value(listener.address().to_string());
+    for (int i = 0; i < connections; ++i) {
+        connection c = must(co_await listener.accept());
+        must(co_await c.closed());
+    }
+    VERIFY_EQUAL(listener.rejected(), 0U);
+}
+
+task<void> makes_many(runtime& rt, std::string to) {
+    for (int i = 0; i < connections; ++i) {
+        connection c = must(co_await rt.connect(to));
+        must(co_await c.send(i));
+        must(co_await c.close());
+    }
+}
+
+} // namespace
+
+TEST_CASE("Device.five_hundred_connections_one_after_another_leave_nothing") {
+    const std::string on = device_address();
+    const conformance::watchdog bounded(Catch::getResultCapture().getCurrentTestName());
+    {
+        std::promise<std::string> where;
+        auto listening = our_end::running([&](runtime& rt) { return takes_many(rt, on, where); });
+        const std::string to = where.get_future().get();
+        auto connecting = our_end::running([&](runtime& rt) { return makes_many(rt, to); });
+        connecting->join();
+        listening->join();
+        const live_objects left = count_live();
+        INFO("left: " << left.to_string());
+        CHECK(left.queue_pairs == 0);
+        CHECK(left.ids == 0);
+        CHECK(left.event_channels == 0);
+    }
+    check_nothing_left();
+}
+
+// ---- connections that can't be ----
+
+namespace {
+
+task<void> is_refused(runtime& rt, std::string to) {
+    const error why = must_fail(co_await rt.connect(to), std::errc::connection_refused);
+    must_name(why, to);
+}
+
+task<void> is_unreachable(runtime& rt, std::string to) {
+    const error why = must_fail(co_await rt.connect(to, {.connect_timeout = 5s}), std::errc::host_unreachable);
+    must_name(why, to);
+}
+
+} // namespace
+
+TEST_CASE("Device.a_closed_port_refuses_at_once_and_by_name") {
+    const std::string on = device_address();
+    const conformance::watchdog bounded(Catch::getResultCapture().getCurrentTestName());
+    std::string closed;
+    {
+        const bare::acceptor had_it(on);
+        closed = had_it.address();
+    }
+    our_end::running([&](runtime& rt) { return is_refused(rt, closed); })->join();
+    check_nothing_left();
+}
+
+TEST_CASE("Device.an_address_that_no_device_leads_to_is_unreachable_by_name") {
+    static_cast<void>(device_address());
+    const conformance::watchdog bounded(Catch::getResultCapture().getCurrentTestName());
+    // For documentation only [RFC 5737].
+    our_end::running([](runtime& rt) { return is_unreachable(rt, "rdma://192.0.2.1:7471"); })->join();
+    check_nothing_left();
+}
+
+// ---- what the device was told ----
+
+namespace {
+
+/// Both ends are up and stay so until the test has looked.
+struct look {
+    std::latch up{2};
+    std::latch seen{1};
+};
+
+task<void> stays_up(connection& c, look& l, bool closes) {
+    if (closes) must(co_await c.send(std::uint32_t{1}));
+    else must(co_await c.receive<std::uint32_t>());
+    l.up.count_down();
+    while (!l.seen.try_wait()) co_await yield();
+    if (closes) must(co_await c.close());
+    else must(co_await c.closed());
+}
+
+void check_attributes(ibv_qp* qp) {
+    ibv_qp_attr is{};
+    ibv_qp_init_attr made{};
+    REQUIRE(ibv_query_qp(qp, &is,
+                         IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                             IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC,
+                         &made) == 0);
+    CHECK(is.qp_state == IBV_QPS_RTS);
+    CHECK(is.min_rnr_timer == 12); // 0.64 ms; the connection manager's own is 655 ms [rdma_connect(3)]
+    CHECK(is.retry_cnt == 7);
+    CHECK(is.rnr_retry == 7);
+    CHECK(is.timeout >= 8); // 1 ms..1 s, so that 8 tries are over within peer_timeout
+    CHECK(is.timeout <= 18);
+    CHECK(is.max_rd_atomic >= 1);
+    CHECK(is.max_dest_rd_atomic >= 1);
+    CHECK(made.qp_type == IBV_QPT_RC);
+    CHECK(made.srq != nullptr);
+    CHECK(made.cap.max_inline_data >= 64);
+}
+
+} // namespace
+
+TEST_CASE("Device.an_established_queue_pair_has_the_timers_and_retries_that_were_meant") {
+    look l;
+    const std::string on = device_address();
+    const conformance::watchdog bounded(Catch::getResultCapture().getCurrentTestName());
+    {
+        auto listening = our_end::listening(on, [&](runtime&, connection& c) { return stays_up(c, l, false); }, {});
+        auto connecting = our_end::connecting(listening->address(),
+                                              [&](runtime&, connection& c) { return stays_up(c, l, true); }, {});
+        l.up.wait();
+        const auto pairs = live_queue_pairs();
+        CHECK(pairs.size() == 2);
+        for (ibv_qp* qp : pairs)
+            if (qp->context->device->transport_type == IBV_TRANSPORT_IB) check_attributes(qp);
+        l.seen.count_down();
+        connecting->join();
+        listening->join();
+    }
+    check_nothing_left();
+}
+
+} // namespace sluice::rdma::testing
