@@ -22,6 +22,9 @@ def main():
     """Runs the tests of the calling script: SCRIPT PROGRAM [unittest arguments]."""
     global program
     program = sys.argv.pop(1)
+    for number in [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]: # ignored in the background of a shell, and inherited
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     unittest.main(module=sys.modules["__main__"])
 
 

@@ -21,7 +21,7 @@ void request(two_ends& ends, const greeting& g) { request(ends, g.encode()); }
 
 template <class Condition>
 void wait_until(two_ends& ends, Condition done) {
-    CHECK(ends.run(until(done)));
+    REQUIRE(ends.run(until(done)));
 }
 
 greeting::refusal last_refusal(two_ends& ends) {

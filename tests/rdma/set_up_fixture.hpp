@@ -95,10 +95,11 @@ inline rdma::greeting sample_request(unsigned number, std::uint8_t lanes = 1, st
     return g;
 }
 
-/// Lets everything run until `done`, or a long time.
+/// Lets everything run until `done`, helper threads included, for at most half a minute.
 template <class Condition>
 task<bool> until(Condition done) {
-    for (int i = 0; i < 200000 && !done(); ++i) co_await yield();
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!done() && std::chrono::steady_clock::now() < patience) co_await yield();
     co_return done();
 }
 
