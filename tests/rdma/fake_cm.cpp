@@ -42,6 +42,13 @@ std::vector<std::byte> bytes_of(const void* data, std::size_t length) {
     return data == nullptr ? std::vector<std::byte>{} : std::vector<std::byte>(from, from + length);
 }
 
+/// At most so many bytes of private data: over iWARP they travel in another message [RFC 5044, 7.1].
+std::size_t private_data_max(const fake_id& id, std::size_t over_infiniband) {
+    const bool iwarp =
+        id.verbs != nullptr && static_cast<const fake_device&>(*id.verbs).options.transport == IBV_TRANSPORT_IWARP;
+    return iwarp ? 512 : over_infiniband;
+}
+
 std::size_t padding(fake_world& w, std::size_t length) {
     return w.route != nullptr && static_cast<const fake_device&>(*w.route).options.pads_private_data ? length : 0;
 }
@@ -210,7 +217,7 @@ int connect(rdma_cm_id* id, rdma_conn_param* parameters) {
     int error = w.enter("connect");
     fake_id& mine = w.of(w.ids, id);
     auto call = noted(id, parameters);
-    if (error == 0 && call.private_data.size() > request_bytes) error = EINVAL;
+    if (error == 0 && call.private_data.size() > private_data_max(mine, request_bytes)) error = EINVAL;
     if (error != 0) return failed_with(error);
     w.connects.push_back(call);
     if (w.is_held("connect")) return 0;
@@ -236,7 +243,7 @@ int accept(rdma_cm_id* id, rdma_conn_param* parameters) {
     int error = w.enter("accept");
     fake_id& mine = w.of(w.ids, id);
     auto call = noted(id, parameters);
-    if (error == 0 && call.private_data.size() > accept_bytes) error = EINVAL;
+    if (error == 0 && call.private_data.size() > private_data_max(mine, accept_bytes)) error = EINVAL;
     if (error == 0 && mine.qp == nullptr) error = EINVAL;
     if (error != 0) return failed_with(error);
     w.accepts.push_back(call);

@@ -15,14 +15,6 @@ int failed_with(int error) noexcept {
     return error;
 }
 
-std::byte* at(std::uint64_t address) noexcept { return reinterpret_cast<std::byte*>(address); }
-
-std::uint64_t length_of(const std::vector<ibv_sge>& parts) noexcept {
-    std::uint64_t sum = 0;
-    for (const ibv_sge& each : parts) sum += each.length;
-    return sum;
-}
-
 // ---- completion queues ----
 
 ibv_comp_channel* create_comp_channel(ibv_context* context) {
@@ -219,10 +211,8 @@ int post_srq_recv(ibv_srq* srq, ibv_recv_wr* list, ibv_recv_wr** bad) {
 
 // ---- queue pairs ----
 
-int post_send(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
-    fake_world& w = the_world();
-    const std::lock_guard lock(w.mutex);
-    fake_qp& mine = w.of(w.qps, qp);
+/// Into the send queue; where it stops, and why.
+int take_list(fake_world& w, fake_qp& mine, ibv_send_wr* list, ibv_send_wr** bad) {
     const int planned = w.enter("post_send");
     const auto stop = std::exchange(w.stop_list, std::nullopt);
     std::size_t taken = 0;
@@ -230,10 +220,10 @@ int post_send(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
         int error = planned;
         if (stop && taken == stop->taken) {
             if (stop->names_the_next) *bad = list;
-            return failed_with(stop->error);
+            return stop->error;
         }
         const bool inlined = (list->send_flags & IBV_SEND_INLINE) != 0;
-        fake_work one{qp, *list, {list->sg_list, list->sg_list + list->num_sge}, {}};
+        fake_work one{&mine, *list, {list->sg_list, list->sg_list + list->num_sge}, {}};
         one.request.next = nullptr;
         one.request.sg_list = nullptr;
         if (error == 0 && mine.state != IBV_QPS_RTS && mine.state != IBV_QPS_ERR && mine.state != IBV_QPS_SQD)
@@ -243,7 +233,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
         if (error == 0 && inlined && length_of(one.parts) > mine.init.cap.max_inline_data) error = EINVAL;
         if (error != 0) {
             *bad = list;
-            return failed_with(error);
+            return error;
         }
         if (inlined) {
             one.inlined = one.payload();
@@ -252,6 +242,16 @@ int post_send(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
         ++mine.used;
         mine.work.push_back(std::move(one));
     }
+    return 0;
+}
+
+int post_send(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    fake_qp& mine = w.of(w.qps, qp);
+    const int error = take_list(w, mine, list, bad);
+    if (w.hands_over_at_once && mine.state == IBV_QPS_RTS) w.hand_over(mine);
+    if (error != 0) return failed_with(error);
     if (mine.state == IBV_QPS_ERR && w.flushes_at_once) w.flush(mine);
     if (w.automatic) w.execute_all();
     return 0;
@@ -300,12 +300,6 @@ void fill_queue_calls(rdma::verbs& table) {
     table.query_qp = query_qp;
 }
 
-std::vector<std::byte> fake_work::payload() const {
-    std::vector<std::byte> all = inlined;
-    for (const ibv_sge& part : parts) all.insert(all.end(), at(part.addr), at(part.addr) + part.length);
-    return all;
-}
-
 fake_mr* fake_world::memory_of(ibv_pd* pd, std::uint64_t address, std::uint64_t bytes, std::uint32_t key, bool remote,
                                int access) {
     for (auto& each : mrs) {
@@ -334,6 +328,11 @@ void fake_world::finish(fake_qp& qp, ibv_wc_status status, std::uint32_t vendor_
     const fake_work work = std::move(qp.work.front());
     qp.work.pop_front();
     const bool asked = (work.request.send_flags & IBV_SEND_SIGNALED) != 0 || qp.init.sq_sig_all != 0;
+    if (work.handed_over) { // it has completed, whatever becomes of it
+        if (!asked) ++qp.unsignaled;
+        if (status != IBV_WC_SUCCESS) fail_qp(qp);
+        return;
+    }
     if (status == IBV_WC_SUCCESS && !asked) {
         ++qp.unsignaled;
         return;
@@ -377,106 +376,6 @@ void fake_world::flush(fake_qp& qp) {
     event.event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
     event.element.qp = &qp;
     async(qp.context, event);
-}
-
-/// False: no receive is posted.
-bool fake_world::receive(fake_qp& qp, std::span<const std::byte> bytes, const ibv_send_wr* sender) {
-    if (qp.srq == nullptr) return false;
-    fake_srq& srq = of(srqs, qp.srq);
-    if (srq.receives.empty()) return false;
-    const fake_receive slot = std::move(srq.receives.front());
-    srq.receives.pop_front();
-    fake_cq::entry entry{};
-    entry.completion.wr_id = slot.id;
-    entry.completion.qp_num = qp.qp_num;
-    entry.completion.opcode = IBV_WC_RECV;
-    entry.completion.byte_len = static_cast<std::uint32_t>(bytes.size());
-    if (sender != nullptr && sender->opcode == IBV_WR_SEND_WITH_IMM) {
-        entry.completion.wc_flags = IBV_WC_WITH_IMM;
-        entry.completion.imm_data = sender->imm_data;
-    }
-    if (bytes.size() > length_of(slot.parts)) {
-        entry.completion.status = IBV_WC_LOC_LEN_ERR;
-        push(of(cqs, qp.recv_cq), entry);
-        fail_qp(qp);
-        return true;
-    }
-    for (const ibv_sge& part : slot.parts) {
-        const std::size_t n = std::min<std::size_t>(part.length, bytes.size());
-        if (n != 0) std::memcpy(at(part.addr), bytes.data(), n);
-        bytes = bytes.subspan(n);
-    }
-    push(of(cqs, qp.recv_cq), entry);
-    return true;
-}
-
-namespace {
-
-/// What a device does for one work request, at both ends.
-ibv_wc_status one_sided(fake_world& w, fake_qp& peer, const fake_work& work, std::uint64_t length) {
-    const bool atomic =
-        work.request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || work.request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-    const bool read = work.request.opcode == IBV_WR_RDMA_READ;
-    const std::uint64_t remote = atomic ? work.request.wr.atomic.remote_addr : work.request.wr.rdma.remote_addr;
-    const std::uint32_t key = atomic ? work.request.wr.atomic.rkey : work.request.wr.rdma.rkey;
-    const int needed = atomic ? IBV_ACCESS_REMOTE_ATOMIC : read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
-    if (atomic && remote % 8 != 0) return IBV_WC_REM_INV_REQ_ERR;
-    if (length != 0 && w.memory_of(peer.pd, remote, length, key, true, needed) == nullptr) return IBV_WC_REM_ACCESS_ERR;
-    if (!atomic && !read) {
-        const auto bytes = work.payload();
-        if (!bytes.empty()) std::memcpy(at(remote), bytes.data(), bytes.size());
-        return IBV_WC_SUCCESS;
-    }
-    std::uint64_t before = 0;
-    const std::byte* from = at(remote);
-    if (atomic) {
-        std::memcpy(&before, at(remote), sizeof before);
-        std::uint64_t after = before + work.request.wr.atomic.compare_add;
-        if (work.request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
-            after = before == work.request.wr.atomic.compare_add ? work.request.wr.atomic.swap : before;
-        std::memcpy(at(remote), &after, sizeof after);
-        from = reinterpret_cast<const std::byte*>(&before);
-    }
-    for (const ibv_sge& part : work.parts) {
-        if (part.length != 0) std::memcpy(at(part.addr), from, part.length);
-        from += part.length;
-    }
-    return IBV_WC_SUCCESS;
-}
-
-} // namespace
-
-ibv_wc_status fake_world::execute(fake_qp& qp, const fake_work& work, std::uint32_t& bytes) {
-    const bool into = work.request.opcode == IBV_WR_RDMA_READ || work.request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-                      work.request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-    for (const ibv_sge& part : work.parts)
-        if (part.length != 0 &&
-            memory_of(qp.pd, part.addr, part.length, part.lkey, false, into ? IBV_ACCESS_LOCAL_WRITE : 0) == nullptr)
-            return IBV_WC_LOC_PROT_ERR;
-    const std::uint64_t length = work.inlined.size() + length_of(work.parts);
-    bytes = static_cast<std::uint32_t>(length);
-    switch (work.request.opcode) {
-    case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
-        return receive(*qp.peer, work.payload(), &work.request) ? IBV_WC_SUCCESS : IBV_WC_RNR_RETRY_EXC_ERR;
-    default: return one_sided(*this, *qp.peer, work, length);
-    }
-}
-
-void fake_world::execute_all() {
-    for (bool any = true; any;) {
-        any = false;
-        for (auto& each : qps) {
-            fake_qp& qp = *each;
-            if (qp.state != IBV_QPS_RTS || (qp.peer == nullptr && !qp.peer_lost) || qp.work.empty()) continue;
-            any = true;
-            std::uint32_t bytes = 0;
-            const bool lost = qp.peer_lost || qp.peer->state == IBV_QPS_ERR;
-            const ibv_wc_status status = lost ? IBV_WC_RETRY_EXC_ERR : execute(qp, qp.work.front(), bytes);
-            finish(qp, status, 0, bytes);
-            if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR) fail_qp(*qp.peer);
-        }
-    }
 }
 
 // ---- what the test says ----
@@ -540,6 +439,10 @@ void fake_verbs::fail_receive(ibv_qp* qp, ibv_wc_status status) {
 void fake_verbs::flushes_at_once(bool on) {
     const std::lock_guard lock(world_->mutex);
     world_->flushes_at_once = on;
+}
+void fake_verbs::hands_over_at_once(bool on) {
+    const std::lock_guard lock(world_->mutex);
+    world_->hands_over_at_once = on;
 }
 void fake_verbs::flush(ibv_qp* qp) {
     const std::lock_guard lock(world_->mutex);

@@ -317,6 +317,16 @@ fake_device_options::fake_device_options() {
     limits.phys_port_cnt = 1;
 }
 
+fake_device_options soft_iwarp() {
+    fake_device_options options;
+    options.node = IBV_NODE_RNIC;
+    options.transport = IBV_TRANSPORT_IWARP;
+    options.limits.vendor_id = 0x626d74;
+    options.limits.atomic_cap = IBV_ATOMIC_NONE;
+    options.pads_private_data = false;
+    return options;
+}
+
 fake_verbs::fake_verbs() : world_(std::make_unique<fake_world>()) {
     if (current != nullptr) std::abort(); // one at a time
     current = world_.get();

@@ -35,6 +35,9 @@ struct fake_device_options {
     bool pads_private_data = true;      ///< to 56 bytes of a request, 196 of an acceptance, 148 of a rejection
 };
 
+/// A device as soft-iWARP is.
+fake_device_options soft_iwarp();
+
 /// How many of each kind live.
 struct fake_counts {
     std::size_t device_lists = 0, pds = 0, mrs = 0, channels = 0, cqs = 0, srqs = 0, qps = 0, event_channels = 0,
@@ -51,6 +54,7 @@ struct fake_work {
     ibv_send_wr request{};          ///< its sg_list and next are null
     std::vector<ibv_sge> parts;     ///< what sg_list was
     std::vector<std::byte> inlined; ///< of IBV_SEND_INLINE: the bytes at the time of posting
+    bool handed_over = false;       ///< over iWARP: it has completed, which says nothing of the peer
     /// The bytes that it sends or writes, gathered now.
     std::vector<std::byte> payload() const;
 };
@@ -123,6 +127,9 @@ public:
     /// Whether a queue pair that fails flushes its work at once (so it starts), or only in flush().
     void flushes_at_once(bool on);
     void flush(ibv_qp* qp);
+    /// Whether a device that speaks iWARP completes writes and sends as soon as they are posted (so it starts), even
+    /// behind a read, or only when they are executed, as when TCP takes no more. Either way that is not the peer's word.
+    void hands_over_at_once(bool on);
     ///@{
     /// A state of the connected kind, without a connection manager.
     void set_state(ibv_qp* qp, ibv_qp_state state);

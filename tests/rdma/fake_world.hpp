@@ -136,6 +136,7 @@ struct fake_world {
     std::uint16_t next_port = 40000;
     bool automatic = false;
     bool flushes_at_once = true;
+    bool hands_over_at_once = true;
     std::set<std::string, std::less<>> held;
     ibv_context* route = nullptr;
     std::vector<fake_verbs::connected> connects, accepts, rejects;
@@ -160,6 +161,7 @@ struct fake_world {
                        int access);
     void push(fake_cq& cq, const fake_cq::entry& entry);
     void finish(fake_qp& qp, ibv_wc_status status, std::uint32_t vendor_error, std::uint32_t bytes);
+    void hand_over(fake_qp& qp);
     void fail_qp(fake_qp& qp);
     void flush(fake_qp& qp);
     ibv_wc_status execute(fake_qp& qp, const fake_work& work, std::uint32_t& bytes);
@@ -172,6 +174,8 @@ struct fake_world {
     fake_id& make_id(rdma_event_channel* channel, void* context, rdma_port_space space);
     bool is_held(std::string_view call) const { return held.contains(call); }
 };
+
+std::uint64_t length_of(const std::vector<ibv_sge>& parts) noexcept;
 
 /// The one that lives.
 fake_world& the_world() noexcept;
