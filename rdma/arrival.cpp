@@ -127,6 +127,11 @@ bool arrival::take_rail(const rail_maker& maker, const lane& l) {
     }
     agreed_ = meet(greeting_of(greeting::kind::accept, listener_.options(), parts_, listener_.owner()), l.request);
     agreed_.connection = number_;
+    if (agreed_.witness && !l.request.witness) {
+        refuse(l, greeting::refusal::malformed,
+               error(errc::protocol_error, "rdma handshake: no witness, which iWARP needs"));
+        return false;
+    }
     parts_.lanes.resize(agreed_.lanes);
     return true;
 }

@@ -17,8 +17,9 @@ namespace {
 constexpr std::chrono::seconds drain_limit{2};
 constexpr std::uint8_t retries_max = 7; // three bits [rdma_connect(3)]; of "receiver not ready" it means for ever
 
+/// At least one: without reads nothing is confirmed over iWARP. Who can't have one is refused by rdma_accept.
 std::uint8_t cut(int limit, std::uint8_t most) noexcept {
-    return static_cast<std::uint8_t>(std::clamp(limit, 0, static_cast<int>(most)));
+    return static_cast<std::uint8_t>(std::max(std::min(limit, static_cast<int>(most)), 1));
 }
 
 } // namespace
@@ -76,6 +77,7 @@ greeting greeting_of(greeting::kind what, const connection_options& options, con
     g.operations_in_flight = options.operations_in_flight;
     g.message_bytes_max = options.message_bytes_max;
     g.owner = owner;
+    g.witness = from.on->witness();
     return g;
 }
 

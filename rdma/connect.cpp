@@ -116,6 +116,7 @@ result<void> check_welcome(const greeting& hello, const greeting& welcome) {
     if (welcome.what != greeting::kind::accept) return wrong("the peer accepted with a greeting that is no acceptance");
     if (welcome.connection != hello.connection || welcome.lane != hello.lane)
         return wrong("the peer accepted another connection, or another lane, than was asked for");
+    if (hello.witness && !welcome.witness) return wrong("the peer accepted without a witness, which iWARP needs");
     if (welcome.lanes > hello.lanes || welcome.credits > hello.credits ||
         welcome.operations_in_flight > hello.operations_in_flight ||
         welcome.message_bytes_max > hello.message_bytes_max)

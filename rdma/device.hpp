@@ -68,8 +68,9 @@ public:
     result<ibv_mr*> register_shared(region_view memory, access granted);
     /// After it returns the device touches the memory no more for that key.
     void deregister_shared(ibv_mr* mr) noexcept;
-    /// Memory of rdma/ itself (headers, receive slots): local write only.
-    result<ibv_mr*> register_private(std::byte* memory, std::size_t bytes);
+    /// Memory of rdma/ itself (headers, receive slots): local write only; with `peers_read` for remote reads too, and as
+    /// the target of reads.
+    result<ibv_mr*> register_private(std::byte* memory, std::size_t bytes, bool peers_read = false);
     void deregister_private(ibv_mr* mr) noexcept;
 
     ///@{

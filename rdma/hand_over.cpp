@@ -27,7 +27,10 @@ std::unique_ptr<detail::provider_connection> hand_over(executor& home, const con
     terms.choice = setup.choice;
     terms.local_address = from.lanes.front().id->local_address();
     terms.peer_address = from.lanes.front().id->peer_address();
-    for (const rdma_lane_parts& lane : from.lanes) lane.id->observe(nullptr);
+    for (const rdma_lane_parts& lane : from.lanes) {
+        lane.id->observe(nullptr);
+        if (theirs.witness) lane.qp->set_witness(*theirs.witness);
+    }
     return std::make_unique<rdma_connection>(home, options, std::move(terms), std::move(from.on),
                                              std::exchange(from.lanes, {}));
 }

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::string_view magic = "SLCR";
 constexpr std::uint8_t atomics_bit = 1;
+constexpr std::uint8_t witness_bit = 2;
 constexpr std::uint8_t lanes_max = 16;
 
 // Where each field lies: the table in handshake.hpp.
@@ -30,6 +31,8 @@ constexpr std::size_t operations_at = 16;
 constexpr std::size_t message_bytes_at = 20;
 constexpr std::size_t owner_at = 24;
 constexpr std::size_t connection_at = 32;
+constexpr std::size_t witness_address_at = 48;
+constexpr std::size_t witness_key_at = 56;
 static_assert(connection_at + sizeof(greeting::connection) == greeting::encoded_bytes);
 static_assert(greeting::encoded_bytes <= 56, "what a request carries on InfiniBand and RoCE [rdma_connect(3)]");
 
@@ -55,18 +58,19 @@ result<void> check_limits(const greeting& g) {
 
 } // namespace
 
-std::array<std::byte, greeting::encoded_bytes> greeting::encode() const noexcept {
+std::vector<std::byte> greeting::encode() const {
     SLUICE_EXPECTS(lanes != 0 && lanes <= lanes_max && lane < lanes,
                    "rdma handshake: a lane that is none of the lanes");
     SLUICE_EXPECTS((what == kind::reject) == (why != refusal::none),
                    "rdma handshake: a refusal and its reason go together");
-    std::array<std::byte, encoded_bytes> into{};
+    std::vector<std::byte> bytes(encoded_bytes + (witness ? witness_bytes : 0));
+    const std::span<std::byte> into(bytes);
     std::memcpy(into.data(), magic.data(), magic.size());
     put(into, version_at, version);
     put(into, kind_at, static_cast<std::uint8_t>(what));
     put(into, lanes_at, lanes);
     put(into, lane_at, lane);
-    put(into, capabilities_at, static_cast<std::uint8_t>(atomics ? atomics_bit : 0));
+    put(into, capabilities_at, static_cast<std::uint8_t>((atomics ? atomics_bit : 0) | (witness ? witness_bit : 0)));
     put(into, slots_at, slots);
     put(into, credits_at, credits);
     put(into, refusal_at, static_cast<std::uint16_t>(why));
@@ -74,7 +78,11 @@ std::array<std::byte, greeting::encoded_bytes> greeting::encode() const noexcept
     put(into, message_bytes_at, message_bytes_max);
     put(into, owner_at, owner);
     std::ranges::copy(connection, into.begin() + connection_at);
-    return into;
+    if (witness) {
+        put(into, witness_address_at, witness->address);
+        put(into, witness_key_at, witness->key);
+    }
+    return bytes;
 }
 
 result<greeting> greeting::decode(std::span<const std::byte> bytes) {
@@ -99,8 +107,13 @@ result<greeting> greeting::decode(std::span<const std::byte> bytes) {
     g.lane = get<std::uint8_t>(bytes, lane_at);
     if (g.lane >= g.lanes) return broken("lane", g.lane, "0.." + std::to_string(g.lanes - 1));
     const auto capabilities = get<std::uint8_t>(bytes, capabilities_at);
-    if ((capabilities & ~atomics_bit) != 0) return broken("capability bits", capabilities, "0 and 1 (atomics)");
-    g.atomics = capabilities != 0;
+    if ((capabilities & ~(atomics_bit | witness_bit)) != 0)
+        return broken("capability bits", capabilities, "0 and the sums of 1 (atomics) and 2 (a witness)");
+    g.atomics = (capabilities & atomics_bit) != 0;
+    const std::size_t length = encoded_bytes + ((capabilities & witness_bit) != 0 ? witness_bytes : 0);
+    if (bytes.size() < length)
+        return malformed(std::to_string(bytes.size()) + " bytes, a greeting with a witness has " +
+                         std::to_string(length));
     g.slots = get<std::uint16_t>(bytes, slots_at);
     g.credits = get<std::uint16_t>(bytes, credits_at);
     const auto reason = get<std::uint16_t>(bytes, refusal_at);
@@ -112,8 +125,10 @@ result<greeting> greeting::decode(std::span<const std::byte> bytes) {
     g.message_bytes_max = get<std::uint32_t>(bytes, message_bytes_at);
     g.owner = get<std::uint64_t>(bytes, owner_at);
     std::ranges::copy(bytes.subspan(connection_at, g.connection.size()), g.connection.begin());
+    if (length > encoded_bytes)
+        g.witness = {get<std::uint64_t>(bytes, witness_address_at), get<std::uint32_t>(bytes, witness_key_at)};
     if (auto good = check_limits(g); !good) return good.error();
-    const auto rest = bytes.subspan(encoded_bytes);
+    const auto rest = bytes.subspan(length);
     if (const auto odd = std::ranges::find_if(rest, [](std::byte b) { return b != std::byte{0}; }); odd != rest.end())
         return broken("a byte after the greeting", std::to_integer<std::uint64_t>(*odd), "0");
     return g;

@@ -2,17 +2,21 @@
 
 #include <sluice/result.hpp>
 
+#include "rdma/witness.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace sluice::rdma {
 
 /// What the two ends tell each other in the connection manager's private data: of a request (at most 56 bytes on
-/// InfiniBand and RoCE [rdma_connect(3)]), of its acceptance, or of its rejection. 48 bytes, little-endian.
+/// InfiniBand and RoCE [rdma_connect(3)]), of its acceptance, or of its rejection. 48 bytes, over iWARP 60,
+/// little-endian.
 /// | offset | bytes | field                                                                     |
 /// |--------|-------|---------------------------------------------------------------------------|
 /// | 0      | 4     | "SLCR"                                                                    |
@@ -20,7 +24,7 @@ namespace sluice::rdma {
 /// | 6      | 1     | kind: 1 request, 2 accept, 3 reject                                       |
 /// | 7      | 1     | lanes of the connection                                                   |
 /// | 8      | 1     | which of them this is                                                     |
-/// | 9      | 1     | capability bits: 1 atomics                                                |
+/// | 9      | 1     | bits: 1 atomics; 2 a witness follows, which both ends need over iWARP     |
 /// | 10     | 2     | slots: frames that the sender of this can take at once                    |
 /// | 12     | 2     | message credits                                                           |
 /// | 14     | 2     | reject: why                                                               |
@@ -28,8 +32,11 @@ namespace sluice::rdma {
 /// | 20     | 4     | largest message in bytes                                                  |
 /// | 24     | 8     | owner: number of the runtime in the regions that it shares                |
 /// | 32     | 16    | connection: random, the same on all its lanes                             |
+/// | 48     | 8     | witness: address of a byte that the other end may read                    |
+/// | 56     | 4     | witness: its key                                                          |
 struct greeting {
-    static constexpr std::size_t encoded_bytes = 48;
+    static constexpr std::size_t encoded_bytes = 48; ///< without a witness
+    static constexpr std::size_t witness_bytes = 12;
     static constexpr std::uint16_t current_version = 1;
     enum class kind : std::uint8_t { request = 1, accept = 2, reject = 3 };
     enum class refusal : std::uint16_t { none = 0, version = 1, busy = 2, not_sluice = 3, no_resources = 4, malformed = 5 };
@@ -46,8 +53,9 @@ struct greeting {
     std::uint32_t message_bytes_max = 0;
     std::uint64_t owner = 0;
     std::array<std::byte, 16> connection{};
+    std::optional<rdma::witness> witness{};
 
-    std::array<std::byte, encoded_bytes> encode() const noexcept;
+    std::vector<std::byte> encode() const;
     /// Trailing zeros are allowed, the transport adds them. Errors: errc::protocol_error (not sluice's, too short, kind,
     /// lanes 0 or over 16, lane not below lanes, a limit of 0), errc::version_mismatch with both versions.
     static result<greeting> decode(std::span<const std::byte> bytes);

@@ -92,9 +92,12 @@ void device::deregister_shared(ibv_mr* mr) noexcept {
     impl_->deregister(mr);
 }
 
-result<ibv_mr*> device::register_private(std::byte* memory, std::size_t bytes) {
+result<ibv_mr*> device::register_private(std::byte* memory, std::size_t bytes, bool peers_read) {
     SLUICE_EXPECTS(memory != nullptr && bytes != 0, "rdma device: no memory to register");
-    return impl_->register_memory(memory, bytes, IBV_ACCESS_LOCAL_WRITE, false);
+    int access = IBV_ACCESS_LOCAL_WRITE;
+    if (peers_read) access |= IBV_ACCESS_REMOTE_READ;
+    if (peers_read && impl_->quirks.read_target_needs_remote_write) access |= IBV_ACCESS_REMOTE_WRITE;
+    return impl_->register_memory(memory, bytes, access, false);
 }
 
 void device::deregister_private(ibv_mr* mr) noexcept {

@@ -10,7 +10,7 @@
 
 namespace sluice::rdma {
 
-result<private_memory> private_memory::create(device& on, std::size_t bytes) {
+result<private_memory> private_memory::create(device& on, std::size_t bytes, bool peers_read) {
     SLUICE_EXPECTS(bytes > 0, "private memory: of no bytes");
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t size = (bytes + page - 1) / page * page;
@@ -24,7 +24,7 @@ result<private_memory> private_memory::create(device& on, std::size_t bytes) {
     made.data_ = static_cast<std::byte*>(at);
     made.size_bytes_ = size;
     if (madvise(at, size, MADV_DONTFORK) != 0) return error::from_errno(errno, "madvise(MADV_DONTFORK)");
-    auto mr = on.register_private(made.data_, size);
+    auto mr = on.register_private(made.data_, size, peers_read);
     if (!mr) return mr.error();
     made.mr_ = *mr;
     return made;

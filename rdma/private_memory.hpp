@@ -35,11 +35,13 @@ public:
 
     /// At least `bytes`, rounded up to pages, zeroed. Errors: out_of_resources (no memory, or the memlock limit forbids
     /// registering it).
-    static result<private_memory> create(device& on, std::size_t bytes);
+    /// `peers_read`: see device::register_private.
+    static result<private_memory> create(device& on, std::size_t bytes, bool peers_read = false);
 
     std::byte* data() const noexcept { return data_; }
     std::size_t size_bytes() const noexcept { return size_bytes_; }
     std::uint32_t local_key() const noexcept { return mr_->lkey; }
+    std::uint32_t remote_key() const noexcept { return mr_->rkey; }
     void reset() noexcept;
 
 private:

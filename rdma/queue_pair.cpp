@@ -67,18 +67,21 @@ result<std::unique_ptr<queue_pair>> queue_pair::create(std::shared_ptr<rail> hom
     device& on = home->on();
     SLUICE_EXPECTS(id->verbs == on.context(), "queue pair: an id of another device than the rail's");
     rail_core& core = *home->impl_->core;
+    const bool confirms = on.quirks().confirms_by_reading;
     const auto allowed = static_cast<std::uint32_t>(std::max(on.limits().max_qp_wr, 1));
-    const std::uint32_t depth = std::min(options.send_depth, allowed);
+    const std::uint32_t depth =
+        std::min(options.send_depth, std::max(allowed / send_queue::requests_max(1, confirms), 1U));
+    const std::uint32_t requests = send_queue::requests_max(depth, confirms);
     auto headers = private_memory::create(on, send_queue::header_memory_bytes(depth));
     if (!headers) return headers.error();
-    auto reserved = core.reserve(depth);
+    auto reserved = core.reserve(requests);
     if (!reserved) return reserved.error();
 
     ibv_qp_init_attr wanted{};
     wanted.send_cq = (*reserved)->get();
     wanted.recv_cq = core.receive_cq();
     wanted.srq = core.receives().get();
-    wanted.cap = {.max_send_wr = depth,
+    wanted.cap = {.max_send_wr = requests,
                   .max_recv_wr = 0,
                   .max_send_sge = segments_of_work,
                   .max_recv_sge = 0,
@@ -87,18 +90,18 @@ result<std::unique_ptr<queue_pair>> queue_pair::create(std::shared_ptr<rail> hom
     wanted.sq_sig_all = 0;
     auto granted = create_verbs_object(id, on, wanted);
     if (!granted) {
-        core.release(**reserved, depth);
+        core.release(**reserved, requests);
         return granted.error();
     }
     const std::uint32_t generation = core.new_generation();
     auto state = std::make_unique<queue_pair_state>(send_queue(depth, generation, *granted, std::move(*headers)));
-    if (on.quirks().writes_overtake_reads) state->sends.fence_after_reads();
+    if (confirms) state->sends.confirm_by_reading(core.read_from_witness());
     state->id = id;
     state->qp = id->qp;
     state->number = id->qp->qp_num;
     state->port = id->port_num;
     state->send_cq = *reserved;
-    state->reserved = depth;
+    state->reserved = requests;
     core.take_in(*state);
     return std::unique_ptr<queue_pair>(
         new queue_pair(std::unique_ptr<impl>(new impl{std::move(home), core, std::move(state)})));
@@ -129,6 +132,8 @@ void queue_pair::set_user(queue_pair_user* user) noexcept {
     if (!q.held.empty()) impl_->core.wants_attention(q, queue_pair_state::tell_frames);
     if (q.events != 0) impl_->core.wants_attention(q, queue_pair_state::tell_events);
 }
+
+void queue_pair::set_witness(const witness& of_peer) noexcept { impl_->state->sends.set_witness(of_peer); }
 
 std::uint32_t queue_pair::room() const noexcept { return impl_->state->sends.room(); }
 

@@ -5,6 +5,7 @@
 
 #include "rdma/frame.hpp"
 #include "rdma/verbs.hpp"
+#include "rdma/witness.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -65,7 +66,7 @@ protected:
 };
 
 struct queue_pair_options {
-    std::uint32_t send_depth = 128;   ///< work requests at once; cut to the device's limit
+    std::uint32_t send_depth = 128;   ///< work requests at once; cut to the device's limit, over iWARP to half of it
     std::uint32_t inline_bytes = 64 + frame::header_bytes; ///< wanted; what the device grants is used
 };
 
@@ -91,6 +92,8 @@ public:
     /// frames are dropped and the slots posted again.
     void set_user(queue_pair_user* user) noexcept;
 
+    /// Where the peer's rail has its witness: before any work, if this rail has one.
+    void set_witness(const witness& of_peer) noexcept;
     /// How many work requests may be added now.
     std::uint32_t room() const noexcept;
     /// Queues it for posting at the rail's next poll; the data must stay until on_work_done. Room must be there. After

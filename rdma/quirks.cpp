@@ -15,9 +15,8 @@ struct row {
 constexpr std::array table{
     // drivers/infiniband/sw/rxe/rxe_param.h: RXE_VENDOR_ID
     row{0xffffff, {.kind = "Soft-RoCE (rxe)", .software = true, .relaxed_ordering = false}},
-    // drivers/infiniband/sw/siw/siw.h: SIW_VENDOR_ID; it checks the target of a read for local writing only, and
-    // completes what follows a read without waiting for the answer (siw_qp_tx.c: siw_qp_sq_process)
-    row{0x626d74, {.kind = "soft-iWARP (siw)", .software = true, .relaxed_ordering = false, .writes_overtake_reads = true}},
+    // drivers/infiniband/sw/siw/siw.h: SIW_VENDOR_ID; it checks the target of a read for local writing only
+    row{0x626d74, {.kind = "soft-iWARP (siw)", .software = true, .relaxed_ordering = false}},
     row{0x02c9, {.kind = "mlx5"}},
     row{0x15b3, {.kind = "mlx5"}},
 };
@@ -31,6 +30,7 @@ quirks quirks_of(const ibv_device& about, const ibv_device_attr& limits) noexcep
         if (found == table.end()) q.kind = "iWARP";
         q.iwarp = true;
         q.immediate_data = false;
+        q.confirms_by_reading = true;
         q.resizes_completion_queues = false; // [spdk#1747]
         q.read_target_needs_remote_write = !q.software;
         q.atomics = false;

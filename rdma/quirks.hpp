@@ -13,9 +13,10 @@ struct quirks {
     bool immediate_data = true;            ///< RDMA WRITE with immediate
     bool resizes_completion_queues = true; ///< ibv_resize_cq
     bool relaxed_ordering = true;          ///< IBV_ACCESS_RELAXED_ORDERING gains something
-    /// A write or send can complete before a read that was posted before it. Elsewhere completions of a send queue keep
-    /// their order, and one retires all before it [ibv_post_send(3)].
-    bool writes_overtake_reads = false;
+    /// That a write or send has completed says only that TCP has it, as it does for iWARP [RFC 5040, 5.5]: the
+    /// peer may not have it, a read before it may not have been answered, and soft-iWARP reads its buffer still. Only
+    /// the answer to a read proves that the peer has taken what was posted before the read.
+    bool confirms_by_reading = false;
     /// The target of an RDMA READ must be registered for remote writing: the answer is one [RFC 5040, 5.2].
     bool read_target_needs_remote_write = false;
 };

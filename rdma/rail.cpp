@@ -74,6 +74,8 @@ result<std::uint32_t> rail::add_slots(std::uint32_t least, std::uint32_t wanted)
 
 void rail::remove_slots(std::uint32_t count) noexcept { impl_->core->receives().remove(count); }
 
+std::optional<rdma::witness> rail::witness() const noexcept { return impl_->core->witness(); }
+
 rail::stats rail::counters() const noexcept { return impl_->core->counters(); }
 
 } // namespace sluice::rdma

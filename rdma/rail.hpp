@@ -6,9 +6,11 @@
 
 #include "rdma/device.hpp"
 #include "rdma/verbs.hpp"
+#include "rdma/witness.hpp"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace sluice::rdma {
 
@@ -43,6 +45,9 @@ public:
     /// the numbers.
     result<std::uint32_t> add_slots(std::uint32_t least, std::uint32_t wanted);
     void remove_slots(std::uint32_t count) noexcept;
+
+    /// What the peers of this rail read, where the device has quirks::confirms_by_reading.
+    std::optional<rdma::witness> witness() const noexcept;
 
     struct stats {
         std::uint64_t completions = 0;    ///< found in the completion queues

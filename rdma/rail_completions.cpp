@@ -115,13 +115,16 @@ void rail_core::on_sent(const ibv_wc& wc) noexcept {
 }
 
 void rail_core::on_send_failed(queue_pair_state& q, std::uint32_t count, const ibv_wc& wc) noexcept {
-    completion how{wc.status, wc.vendor_err};
+    const completion how{wc.status, wc.vendor_err};
     fail(q); // it is in error already, but for us to know
     // What was passed over ended before this did, so well if this is what failed. But among the flushed it may have
-    // been flushed as well, with a device that says so only where it was asked.
+    // been flushed as well, with a device that says so only where it was asked. And where only answers confirm nothing
+    // is known of what was passed over: the first of it bears the reason, which may be its own.
+    const bool all_failed = how.flushed() || q.sends.confirms_by_reading();
     for (std::uint32_t i = 0; i < count; ++i) {
+        const bool bears_it = all_failed ? i == 0 : i + 1 == count;
         if (how.flushed() && q.cause_on_flush) retire(q, take_cause(q));
-        else retire(q, i + 1 == count ? how : how.flushed() ? flushed : success);
+        else retire(q, bears_it ? how : all_failed ? flushed : success);
     }
 }
 
@@ -230,8 +233,8 @@ void rail_core::post_failed(queue_pair_state& q, std::uint32_t count, int reason
     fail(q);
     if (q.gave_up() || q.sends.posted() == 0) return;
     // The last that it took may be one that asks for no completion, and have ended before the queue pair was in error:
-    // then nothing would ever tell. What is posted in error is flushed at once [IB 10.3.1]; room for it is there, for what
-    // was refused has not taken it.
+    // then nothing would ever tell. What is posted in error is flushed at once [IB 10.3.1]; room for it is there, for
+    // what was refused has not taken it.
     ibv_send_wr marker = q.sends.marker();
     ibv_send_wr* refused = nullptr;
     if (const int failed = api_.post_send(q.qp, &marker, &refused); failed != 0)

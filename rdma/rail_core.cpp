@@ -1,5 +1,6 @@
 #include "rdma/rail_core.hpp"
 #include "rdma/limits.hpp"
+#include "rdma/quirks.hpp"
 
 #include "runtime/log.hpp"
 
@@ -23,6 +24,10 @@ namespace {
 constexpr std::uint32_t slots_wanted = 12288; // 48 MiB of slots, if all are added
 constexpr std::uint32_t slots_least = 256;
 constexpr std::uint32_t sends_of_first_queue = 4095;
+
+// The page of the witness: what peers read, and in another cache line what was read from them.
+constexpr std::size_t read_from_peers_at = 64;
+constexpr std::size_t witness_page_bytes = 2 * read_from_peers_at;
 
 error no_shared_queues(const device& on) {
     return {make_error_code(errc::unsupported),
@@ -55,6 +60,11 @@ result<std::unique_ptr<rail_core>> rail_core::create(executor& home, device& on)
         done = made->make_queues(slots);
     }
     if (!done) return done.error();
+    if (on.quirks().confirms_by_reading) {
+        auto page = private_memory::create(on, witness_page_bytes, true);
+        if (!page) return page.error();
+        made->witness_ = std::move(*page);
+    }
     return made;
 }
 
@@ -74,6 +84,16 @@ result<void> rail_core::make_queues(std::uint32_t slots) {
     queues_.push_back(first_);
     queues_taken_ = 1;
     return {};
+}
+
+std::optional<rdma::witness> rail_core::witness() const noexcept {
+    if (!witness_) return std::nullopt;
+    return rdma::witness{reinterpret_cast<std::uint64_t>(witness_->data()), witness_->remote_key()};
+}
+
+ibv_sge rail_core::read_from_witness() const noexcept {
+    SLUICE_EXPECTS(witness_.has_value(), "rail: a device that does not confirm by reading has no witness");
+    return {reinterpret_cast<std::uint64_t>(witness_->data() + read_from_peers_at), 1, witness_->local_key()};
 }
 
 void rail_core::start() {

@@ -7,6 +7,7 @@
 #include "net/background.hpp"
 #include "rdma/completion_queue.hpp"
 #include "rdma/device.hpp"
+#include "rdma/private_memory.hpp"
 #include "rdma/queue_pair_map.hpp"
 #include "rdma/queue_pair_state.hpp"
 #include "rdma/rail.hpp"
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace sluice::rdma {
@@ -66,6 +68,10 @@ public:
     void release(completion_queue& from, std::uint32_t entries) noexcept;
     /// The one that all receives report to.
     ibv_cq* receive_cq() const noexcept { return first_->get(); }
+    /// See rail::witness.
+    std::optional<rdma::witness> witness() const noexcept;
+    /// Where its bytes go that were read from peers.
+    ibv_sge read_from_witness() const noexcept;
     /// Completions of it are handled from now on.
     void take_in(queue_pair_state& q);
     ///@{
@@ -150,6 +156,7 @@ private:
     ibv_comp_channel* channel_ = nullptr;
     completion_queue* first_ = nullptr;
     std::unique_ptr<receive_queue> receives_;
+    std::optional<private_memory> witness_;
     bool started_ = false;
 
     // executor thread only

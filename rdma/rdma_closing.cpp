@@ -1,5 +1,6 @@
 #include "rdma/completion_error.hpp"
 #include "rdma/device.hpp"
+#include "rdma/quirks.hpp"
 #include "rdma/rdma_connection.hpp"
 
 #include <algorithm>
@@ -22,7 +23,8 @@ std::string milliseconds(std::chrono::nanoseconds t) {
 } // namespace
 
 rdma_connection::~rdma_connection() {
-    SLUICE_EXPECTS(in_flight() == 0, "connection: destroyed while an operation on it is awaited; stop it and wait first");
+    SLUICE_EXPECTS(in_flight() == 0,
+                   "connection: destroyed while an operation on it is awaited; stop it and wait first");
     for (timer* t : {&close_timer_, &pulse_, &drain_check_})
         if (t->linked) home().remove_timer(*t);
     state_ = state::down;
@@ -68,7 +70,20 @@ void rdma_connection::on_goodbye_ack() noexcept {
     goodbye_acknowledged_ = true;
     if (state_ != state::said_goodbye) return;
     // When both said goodbye, the peer waits for ours too.
-    if (!peer_said_goodbye_ || acknowledged_goodbye_) tear_down();
+    if (!peer_said_goodbye_ || acknowledged_goodbye_) leave();
+}
+
+/// Both goodbyes are acknowledged. Where the peer's messages are confirmed by our answers to its reads, those must
+/// still get there: a device that is moved to error sends no more of them. So one round trip more.
+void rdma_connection::leave() noexcept {
+    queue_pair& first = lane_at(0).qp();
+    if (!rail_->on().quirks().confirms_by_reading || first.room() == 0) {
+        tear_down();
+        return;
+    }
+    answers_first_ = true;
+    ++probes_;
+    first.add({.what = work::kind::write});
 }
 
 task<result<void>> rdma_connection::close() {
@@ -125,7 +140,9 @@ void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
     case IBV_EVENT_PORT_ERR:
         fail(error(errc::peer_lost, "the port of the RDMA device " + device + " went down"));
         break;
-    case IBV_EVENT_DEVICE_FATAL: fail(error(errc::closed, "the RDMA device " + device + " failed or was removed")); break;
+    case IBV_EVENT_DEVICE_FATAL:
+        fail(error(errc::closed, "the RDMA device " + device + " failed or was removed"));
+        break;
     default: break;
     }
     check_drained();
@@ -201,7 +218,7 @@ void rdma_connection::end_everything() noexcept {
 
 void rdma_connection::on_close_timeout(detail::timer_node& node) noexcept {
     rdma_connection& self = *static_cast<timer&>(node).owner;
-    if (self.state_ == state::peer_left) {
+    if (self.state_ == state::peer_left || self.answers_first_) {
         self.tear_down(); // it said goodbye but doesn't disconnect: that is its affair
         return;
     }

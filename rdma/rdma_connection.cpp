@@ -113,6 +113,7 @@ void rdma_connection::on_work_done(lane& on, const work& w, const completion& ho
     } else {
         --probes_;
         if (!how.ok()) on_control_done(w, how);
+        else if (answers_first_ && probes_ == 0) tear_down();
     }
 }
 
@@ -136,9 +137,10 @@ void rdma_connection::work_failed(const transfer& t, const work& w, const comple
     }
     error why = error_of(w, how, terms_.peer_address);
     // Over iWARP the refusal comes as a message that ends the connection, whatever was under way [RFC 5040, 4.8].
-    const bool refused = how.status == IBV_WC_REM_ACCESS_ERR ||
-                         (rail_->on().quirks().iwarp &&
-                          (how.status == IBV_WC_LOC_QP_OP_ERR || how.status == IBV_WC_REM_OP_ERR));
+    const bool refused =
+        how.status == IBV_WC_REM_ACCESS_ERR ||
+        (rail_->on().quirks().iwarp && (how.status == IBV_WC_LOC_QP_OP_ERR || how.status == IBV_WC_REM_OP_ERR ||
+                                        how.status == IBV_WC_GENERAL_ERR));
     if (refused) { // what was shared is not, since the peer revoked it or since it is gone
         fail(error(errc::closed, "the peer " + terms_.peer_address +
                                      " refused access to what it shared: it was revoked just now, or the peer is gone"));

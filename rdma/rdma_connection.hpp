@@ -93,6 +93,7 @@ private:
     result<void> dispatch(lane& on, const frame& f, std::span<const std::byte> payload);
     void on_goodbye() noexcept;
     void on_goodbye_ack() noexcept;
+    void leave() noexcept;
     void begin_close() noexcept;
     void peer_is_gone() noexcept;
     void tear_down() noexcept;
@@ -122,6 +123,7 @@ private:
     int silent_pulses_ = 0;
     bool sign_of_life_ = true; // of the peer, since the last pulse
     std::uint32_t probes_ = 0; // in flight
+    bool answers_first_ = false; // the last thing before the queue pairs go to error is a probe
     std::uint64_t copied_bytes_ = 0;
     std::uint64_t refused_ = 0;
     event down_;

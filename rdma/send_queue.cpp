@@ -12,6 +12,9 @@ namespace {
 /// As much data may be unaccounted for: its buffers come back that much later.
 constexpr std::uint64_t unsignalled_bytes_max = 64 * 1024;
 
+/// What ends with word from the peer, on any device.
+bool is_answered(const work& w) noexcept { return w.what != work::kind::write && w.what != work::kind::frame; }
+
 constexpr std::uint32_t size_of_ring(std::uint32_t depth) noexcept { return std::bit_ceil(depth); }
 
 } // namespace
@@ -44,14 +47,39 @@ std::uint32_t send_queue::fill(work_chain& chain) noexcept {
         request.next = i + 1 < count ? &chain.requests[i + 1] : nullptr;
         request.send_flags = 0;
         prepare(request, chain.segments[i], position);
-        unsignalled_bytes_ += ring_[position & mask_].bytes;
-        if (++unsignalled_ >= signal_every_ || unsignalled_bytes_ >= unsignalled_bytes_max || i + 1 == count) {
-            request.send_flags |= IBV_SEND_SIGNALED;
-            unsignalled_ = 0;
-            unsignalled_bytes_ = 0;
+        const work& w = ring_[position & mask_];
+        if (!asks_now(w, i + 1 == count)) continue;
+        if (confirms_by_reading() && !is_answered(w)) { // ends the list here, perhaps before its time
+            confirm(chain, i + 1);
+            return i + 1;
         }
+        request.send_flags |= IBV_SEND_SIGNALED;
     }
     return count;
+}
+
+/// Whether a completion is due with this work.
+bool send_queue::asks_now(const work& w, bool last) noexcept {
+    unsignalled_bytes_ += w.bytes;
+    if (++unsignalled_ < signal_every_ && unsignalled_bytes_ < unsignalled_bytes_max && !last) return false;
+    unsignalled_ = 0;
+    unsignalled_bytes_ = 0;
+    return true;
+}
+
+/// A read behind what is in the chain: the peer's device answers it when it has taken all before it [RFC 5040, 5.5].
+void send_queue::confirm(work_chain& chain, std::uint32_t at) const noexcept {
+    SLUICE_EXPECTS(at > 0 && at <= work_chain::length_max, "send queue: a confirmation of nothing");
+    SLUICE_EXPECTS(witness_.has_value(), "send queue: work before the peer's witness is known");
+    ibv_send_wr& request = chain.requests[at];
+    chain.requests[at - 1].next = &request;
+    chain.segments[at][0] = witness_into_;
+    request.wr_id = chain.requests[at - 1].wr_id;
+    request.next = nullptr;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_READ;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.wr.rdma = {witness_->address, witness_->key};
 }
 
 void send_queue::prepare(ibv_send_wr& request, std::array<ibv_sge, 2>& segments, std::uint32_t position) noexcept {
@@ -67,7 +95,6 @@ void send_queue::prepare(ibv_send_wr& request, std::array<ibv_sge, 2>& segments,
     switch (w.what) {
     case work::kind::write:
         request.opcode = IBV_WR_RDMA_WRITE;
-        request.send_flags |= fence_;
         if (w.bytes > 0 && w.bytes <= inline_bytes_ && w.inline_allowed) request.send_flags |= IBV_SEND_INLINE;
         break;
     case work::kind::read: request.opcode = IBV_WR_RDMA_READ; break;
@@ -95,7 +122,6 @@ void send_queue::prepare_frame(ibv_send_wr& request, std::array<ibv_sge, 2>& seg
     segments[1] = {reinterpret_cast<std::uint64_t>(w.data), w.bytes, w.local_key};
     request.num_sge = w.bytes > 0 ? 2 : 1;
     request.opcode = IBV_WR_SEND;
-    request.send_flags |= fence_;
     if (frame::header_bytes + w.bytes <= inline_bytes_ && (w.inline_allowed || w.bytes == 0))
         request.send_flags |= IBV_SEND_INLINE;
 }

@@ -147,7 +147,8 @@ std::unique_ptr<peer> acceptor::accept(const request& r, std::span<const std::by
     check(rdma_migrate_id(r.id, own), "rdma_migrate_id");
     made->greeted_with_ = r.private_data;
     made->make_queue_pair();
-    rdma_conn_param with = parameters(r.id->verbs, private_data);
+    const bytes greeting = made->with_witness(private_data);
+    rdma_conn_param with = parameters(r.id->verbs, greeting);
     with.responder_resources = std::min(with.responder_resources, r.responder_resources);
     with.initiator_depth = std::min(with.initiator_depth, r.initiator_depth);
     check(rdma_accept(r.id, &with), "rdma_accept");

@@ -36,11 +36,20 @@ peer::~peer() {
     }
     receive_memory_.reset();
     send_memory_.reset();
+    witness_.reset();
     if (cq_ != nullptr) ibv_destroy_cq(cq_);
     if (completions_ != nullptr) ibv_destroy_comp_channel(completions_);
     if (pd_ != nullptr) ibv_dealloc_pd(pd_);
     rdma_destroy_id(id_);
     rdma_destroy_event_channel(channel_);
+}
+
+bytes peer::with_witness(std::span<const std::byte> greeting) {
+    bytes whole(greeting.begin(), greeting.end());
+    if (whole.size() != hello::length || !is_iwarp()) return whole;
+    witness_.emplace(pd_, 1, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+    append_witness(whole, witness_->address(), witness_->rkey());
+    return whole;
 }
 
 void peer::make_queue_pair() {
@@ -86,7 +95,8 @@ std::unique_ptr<peer> peer::connect(const std::string& address, std::span<const 
     check(rdma_resolve_route(id, 5000), "rdma_resolve_route");
     expect_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
     made->make_queue_pair();
-    rdma_conn_param with = parameters(id->verbs, private_data);
+    const bytes greeting = made->with_witness(private_data);
+    rdma_conn_param with = parameters(id->verbs, greeting);
     check(rdma_connect(id, &with), "rdma_connect");
     cm_event established = next_event(channel);
     if (established.type == RDMA_CM_EVENT_REJECTED) throw rejected(established.status, established.private_data);

@@ -69,6 +69,7 @@ public:
     std::span<const std::byte> greeted_with() const noexcept { return greeted_with_; }
     std::string device_name() const;
     bool has_atomics() const;
+    bool is_iwarp() const noexcept { return id_->verbs->device->transport_type == IBV_TRANSPORT_IWARP; }
 
     // ---- frames ----
     /// Spends a slot of the other side, waiting for one if need be, a message credit too where the type costs one, and
@@ -102,6 +103,8 @@ private:
     friend class acceptor;
     peer(rdma_cm_id* id, rdma_event_channel* channel, std::uint16_t slots);
     void make_queue_pair();
+    /// A greeting with what it must have over iWARP; what is none stays as it is.
+    bytes with_witness(std::span<const std::byte> greeting);
     void post_receive(std::size_t slot);
     ibv_wc_status run(ibv_send_wr& work);
     bool look();
@@ -118,6 +121,7 @@ private:
     ibv_cq* cq_ = nullptr;
     std::optional<memory> receive_memory_;
     std::optional<memory> send_memory_;
+    std::optional<memory> witness_;
     bytes greeted_with_;
     std::deque<frame> received_;
     std::optional<ibv_wc_status> sent_;

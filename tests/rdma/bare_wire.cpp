@@ -60,6 +60,15 @@ bytes encode(const hello& h) {
     return out.take();
 }
 
+void append_witness(bytes& greeting, std::uint64_t address, std::uint32_t key) {
+    constexpr std::byte witness_bit{2};
+    greeting.at(9) |= witness_bit;
+    writer out;
+    out.number(address).number(key);
+    const bytes more = out.take();
+    greeting.insert(greeting.end(), more.begin(), more.end());
+}
+
 hello parse_hello(std::span<const std::byte> from) {
     if (from.size() < hello::length)
         throw failure("bare peer: " + std::to_string(from.size()) + " bytes of private data, a greeting has 48");

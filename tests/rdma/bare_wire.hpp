@@ -19,9 +19,10 @@ struct failure : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// What stands in the connection manager's private data, 48 bytes.
+/// What stands in the connection manager's private data, 48 bytes, and over iWARP 12 more: append_witness.
 struct hello {
     static constexpr std::size_t length = 48;
+    static constexpr std::size_t length_with_witness = 60;
     static constexpr std::uint8_t request = 1;
     static constexpr std::uint8_t accept = 2;
     static constexpr std::uint8_t reject = 3;
@@ -31,7 +32,7 @@ struct hello {
     std::uint8_t kind = request;
     std::uint8_t lanes = 1;
     std::uint8_t lane = 0;
-    std::uint8_t capabilities = 0; ///< 1: atomics
+    std::uint8_t capabilities = 0; ///< 1: atomics, 2: a witness follows
     std::uint16_t slots = 16;
     std::uint16_t credits = 64;
     std::uint16_t reason = 0;
@@ -41,6 +42,8 @@ struct hello {
     std::array<std::uint8_t, 16> connection{0xf0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0x0f};
 };
 bytes encode(const hello& h);
+/// To a greeting of 48 bytes: the place that the other side reads to learn what has arrived.
+void append_witness(bytes& greeting, std::uint64_t address, std::uint32_t key);
 /// Takes 48 bytes apart without judging them; throws when there are fewer.
 hello parse_hello(std::span<const std::byte> from);
 

@@ -1,6 +1,8 @@
 #include "tests/rdma/set_up_fixture.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <cerrno>
 #include <system_error>
@@ -106,6 +108,23 @@ TEST_CASE("Rdma_connect.asks_for_what_the_device_can_have_outstanding") {
     REQUIRE(ends.world.accepts().size() == 1);
     CHECK(ends.world.accepts()[0].parameters.initiator_depth == 5);
     CHECK(ends.world.accepts()[0].parameters.responder_resources == 5); // no more than the peer starts at once
+}
+
+TEST_CASE("Rdma_connect.asks_for_one_read_at_least") {
+    fake_device_options none;
+    none.limits.max_qp_init_rd_atom = 0;
+    two_ends ends(none);
+    check_ok(ends.listen());
+    const auto body = [](two_ends& e) -> task<void> {
+        auto [client, server] = co_await when_all(e.connect(), e.listener->accept());
+        check_ok(client);
+        check_ok(server);
+    };
+    ends.run(body(ends));
+    REQUIRE(ends.world.connects().size() == 1);
+    CHECK(ends.world.connects()[0].parameters.initiator_depth == 1);
+    REQUIRE(ends.world.accepts().size() == 1);
+    CHECK(ends.world.accepts()[0].parameters.initiator_depth == 1);
 }
 
 TEST_CASE("Rdma_connect.says_so_when_nobody_listens") {
@@ -241,6 +260,58 @@ TEST_CASE("Rdma_connect.a_welcome_that_grants_more_than_was_asked_for_is_refused
         else check_error(made, condition::protocol_error);
         if (!made) CHECK(ends.qps() == 0);
     }
+}
+
+TEST_CASE("Rdma_connect.over_iwarp_each_end_tells_its_witness_and_elsewhere_none") {
+    const bool iwarp = GENERATE(false, true);
+    two_ends ends(iwarp ? soft_iwarp() : fake_device_options());
+    ends.world.automatic(true);
+    check_ok(ends.listen({.connection = {.lanes = 2}}));
+    const auto body = [](two_ends& e) -> task<void> {
+        auto [client, server] = co_await when_all(e.connect({.lanes = 2}), e.listener->accept());
+        check_ok(client);
+        check_ok(server);
+        auto [closed, seen] = co_await when_all((*client)->close(), (*server)->closed());
+        check_ok(closed); // which takes frames both ways
+        check_ok(seen);
+    };
+    ends.run(body(ends));
+    const auto told = [&](const std::vector<fake_verbs::connected>& all) {
+        REQUIRE(all.size() == 2);
+        for (const auto& each : all) {
+            CHECK(each.private_data.size() == (iwarp ? 60 : 48));
+            const auto g = greeting::decode(each.private_data);
+            REQUIRE(g);
+            REQUIRE(g->witness.has_value() == iwarp);
+            const auto known = ends.world.registrations(ends.card);
+            const auto is_it = [&](const auto& r) {
+                return r.mr->rkey == g->witness->key &&
+                       reinterpret_cast<std::uint64_t>(r.mr->addr) == g->witness->address;
+            };
+            if (!iwarp) continue;
+            const auto found = std::ranges::find_if(known, is_it);
+            REQUIRE(found != known.end());
+            CHECK(found->access == (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));
+        }
+    };
+    told(ends.world.connects());
+    told(ends.world.accepts());
+}
+
+TEST_CASE("Rdma_connect.over_iwarp_a_welcome_without_a_witness_is_refused") {
+    two_ends ends(soft_iwarp());
+    ends.world.hold("connect");
+    const auto meanwhile = [](two_ends& e) -> task<void> {
+        const bool asked = co_await until([&] { return !e.world.connects().empty(); });
+        REQUIRE(asked);
+        greeting g = welcome_to(e);
+        g.witness.reset();
+        e.world.set_state(e.world.queue_pairs().front(), IBV_QPS_RTS);
+        e.world.cm_event(e.world.ids().front(), RDMA_CM_EVENT_ESTABLISHED, 0, g.encode());
+    };
+    const auto made = connect_while(ends, nowhere, {}, meanwhile);
+    check_error(made, condition::protocol_error);
+    CHECK(mentions(made.error(), "without a witness"));
 }
 
 TEST_CASE("Rdma_connect.a_lane_that_is_lost_while_others_are_set_up_ends_it") {

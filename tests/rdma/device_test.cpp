@@ -271,6 +271,7 @@ TEST_CASE("What kinds of devices do differently is found by vendor and transport
         CHECK(d.quirks().iwarp);
         CHECK_FALSE(d.quirks().atomics);
         CHECK_FALSE(d.quirks().immediate_data);
+        CHECK(d.quirks().confirms_by_reading);
         CHECK(fake.registrations(context)[0].access ==
               (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_RELAXED_ORDERING));
         const auto made = d.register_shared(region.view(), sluice::access::remote_read | sluice::access::remote_atomic);
@@ -287,6 +288,7 @@ TEST_CASE("What kinds of devices do differently is found by vendor and transport
         const memory_region region = make_region();
         CHECK(std::string(open(context).quirks().kind) == "soft-iWARP (siw)");
         CHECK(open(context).quirks().iwarp);
+        CHECK(open(context).quirks().confirms_by_reading);
         CHECK(fake.registrations(context)[0].access == IBV_ACCESS_LOCAL_WRITE);
     }
     SECTION("a device without atomics has none, whoever made it") {
@@ -295,5 +297,6 @@ TEST_CASE("What kinds of devices do differently is found by vendor and transport
         device& d = open(fake.add_device(options));
         CHECK_FALSE(d.quirks().atomics);
         CHECK(d.quirks().immediate_data);
+        CHECK_FALSE(d.quirks().confirms_by_reading);
     }
 }

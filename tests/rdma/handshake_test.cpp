@@ -25,6 +25,7 @@ greeting make(greeting::kind what, std::mt19937_64& random) {
     g.message_bytes_max = static_cast<std::uint32_t>(random() | 1);
     g.owner = random();
     for (auto& each : g.connection) each = static_cast<std::byte>(random());
+    if (random() % 2 != 0) g.witness = {random(), static_cast<std::uint32_t>(random())};
     return g;
 }
 
@@ -32,7 +33,7 @@ bool same(const greeting& a, const greeting& b) {
     return a.version == b.version && a.what == b.what && a.lanes == b.lanes && a.lane == b.lane &&
            a.atomics == b.atomics && a.slots == b.slots && a.credits == b.credits && a.why == b.why &&
            a.operations_in_flight == b.operations_in_flight && a.message_bytes_max == b.message_bytes_max &&
-           a.owner == b.owner && a.connection == b.connection;
+           a.owner == b.owner && a.connection == b.connection && a.witness == b.witness;
 }
 
 std::string refusal(std::span<const std::byte> bytes) {
@@ -47,7 +48,7 @@ std::string refusal(std::span<const std::byte> bytes) {
 TEST_CASE("A greeting comes back as it was, padded by the transport or not") {
     const auto what = static_cast<greeting::kind>(GENERATE(1, 2, 3));
     std::mt19937_64 random(static_cast<unsigned>(what));
-    for (std::size_t padding : {0U, 1U, 8U, 148U}) {
+    for (std::size_t padding : {0U, 1U, 8U, 148U, 0U, 1U, 8U, 148U}) {
         const greeting g = make(what, random);
         const auto encoded = g.encode();
         std::vector<std::byte> bytes(encoded.begin(), encoded.end());
@@ -61,8 +62,11 @@ TEST_CASE("A greeting comes back as it was, padded by the transport or not") {
 TEST_CASE("Every byte of a greeting counts, whichever value it gets") {
     const auto what = static_cast<greeting::kind>(GENERATE(1, 2, 3));
     std::mt19937_64 random(static_cast<unsigned>(what) + 10);
-    const greeting g = make(what, random);
+    greeting g = make(what, random);
+    g.witness.reset();
+    if (GENERATE(false, true)) g.witness = {0x1234'5678'9abc'def0, 0x0fed'cba9};
     const auto good = g.encode();
+    CHECK(good.size() == (g.witness ? 60U : 48U));
     for (std::size_t at = 0; at < good.size(); ++at)
         for (unsigned value = 0; value < 256; ++value) {
             auto bad = good;
@@ -82,7 +86,9 @@ TEST_CASE("Every byte of a greeting counts, whichever value it gets") {
 
 TEST_CASE("A greeting that is cut short is refused at every length") {
     std::mt19937_64 random(5);
-    const auto good = make(greeting::kind::request, random).encode();
+    greeting g = make(greeting::kind::request, random);
+    g.witness = {1, 2};
+    const auto good = g.encode();
     for (std::size_t length = 0; length < good.size(); ++length) refusal(std::span(good).first(length));
 }
 
@@ -106,6 +112,15 @@ TEST_CASE("A refused greeting is named with the value and what is allowed") {
     SECTION("a kind that there isn't") {
         bytes[6] = std::byte{4};
         CHECK_THAT(refusal(bytes), ContainsSubstring("kind = 4, allowed is 1..3"));
+    }
+    SECTION("a bit that means nothing") {
+        bytes[9] = std::byte{4};
+        CHECK_THAT(refusal(bytes), ContainsSubstring("capability bits = 4") && ContainsSubstring("2 (a witness)"));
+    }
+    SECTION("a witness announced that isn't there") {
+        bytes.resize(greeting::encoded_bytes + greeting::witness_bytes - 1);
+        bytes[9] = std::byte{2};
+        CHECK_THAT(refusal(bytes), ContainsSubstring("59 bytes, a greeting with a witness has 60"));
     }
     SECTION("no lanes, and too many") {
         bytes[7] = std::byte{0};
@@ -133,7 +148,7 @@ TEST_CASE("A refused greeting is named with the value and what is allowed") {
     }
     SECTION("something after it") {
         std::vector<std::byte> longer(bytes.begin(), bytes.end());
-        longer.resize(56);
+        longer.resize(longer.size() + 8);
         longer.back() = std::byte{7};
         CHECK_THAT(refusal(longer), ContainsSubstring("after the greeting = 7"));
     }

@@ -114,10 +114,12 @@ struct test_pair {
     test_pair(rail_world& in, std::shared_ptr<rdma::rail> rail, const rdma::queue_pair_options& options = {},
               bool with_user = true)
         : world(in), id(in.make_id()) {
+        const auto witness = rail->witness();
         auto made = rdma::queue_pair::create(std::move(rail), id, options);
         if (!made) FAIL(made.error().message());
         qp = std::move(*made);
         raw = id->qp;
+        if (witness) qp->set_witness(*witness); // its own, for all peers are on this rail
         world.fake.set_state(raw, IBV_QPS_RTS);
         if (with_user) qp->set_user(&user);
     }
@@ -138,6 +140,11 @@ struct test_pair {
         w.owner = reinterpret_cast<void*>(owner);
         w.data = memory.data();
         w.bytes = bytes;
+        return w;
+    }
+    rdma::work read(std::uintptr_t owner, std::uint32_t bytes = 8) {
+        rdma::work w = write(owner, bytes);
+        w.what = rdma::work::kind::read;
         return w;
     }
     rdma::work frame(std::uintptr_t owner, std::uint16_t payload_bytes = 0) {

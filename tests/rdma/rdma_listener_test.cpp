@@ -92,7 +92,7 @@ TEST_CASE("Rdma_listener.requests_that_are_no_greeting_are_refused_and_counted")
     wrong_version.version = 9;
     auto acceptance = sample_request(1);
     acceptance.what = greeting::kind::accept;
-    std::array<std::byte, 48> no_lanes = sample_request(1).encode();
+    std::vector<std::byte> no_lanes = sample_request(1).encode();
     no_lanes[7] = std::byte{0};
     const std::array garbage{std::byte{'G'}, std::byte{'E'}, std::byte{'T'}};
     const auto refused = [&](std::span<const std::byte> bytes, greeting::refusal why) {
@@ -160,6 +160,18 @@ TEST_CASE("Rdma_listener.a_peer_that_never_comes_through_is_dropped_in_time_and_
         CHECK(e.qps() == 1);
     };
     ends.run(body(ends));
+}
+
+TEST_CASE("Rdma_listener.over_iwarp_a_request_without_a_witness_is_refused") {
+    two_ends ends(soft_iwarp());
+    check_ok(ends.listen());
+    request(ends, sample_request(1));
+    wait_until(ends, [&] { return !ends.world.rejects().empty(); });
+    CHECK(last_refusal(ends) == greeting::refusal::malformed);
+    greeting good = sample_request(2);
+    good.witness = {0x1000, 7};
+    request(ends, good);
+    wait_until(ends, [&] { return ends.world.accepts().size() == 1; });
 }
 
 TEST_CASE("Rdma_listener.a_connection_whose_lanes_do_not_all_come_is_dropped_in_time") {

@@ -1,5 +1,6 @@
 #include "rdma/private_memory.hpp"
 #include "rdma/queue_pair.hpp"
+#include "rdma/quirks.hpp"
 #include "rdma/send_queue.hpp"
 #include "tests/rdma/rail_fixture.hpp"
 #include "tests/support/heap.hpp"
@@ -15,25 +16,41 @@
 using namespace sluice;
 using namespace sluice::rdma;
 using namespace std::chrono_literals;
+using sluice::testing::fake_device_options;
 using sluice::testing::rail_world;
 using sluice::testing::recorder;
+using sluice::testing::soft_iwarp;
 using sluice::testing::test_pair;
 
 namespace {
+
+/// How much of the work is confirmed once the oldest `count` requests are done, which were not before: over iWARP only
+/// reads do that.
+std::size_t confirmed_by(rail_world& world, test_pair& a, std::size_t count, std::size_t before) {
+    for (const auto& each : world.fake.waiting(a.raw)) {
+        if (count-- == 0) break;
+        if (each.request.opcode == IBV_WR_RDMA_READ) before = static_cast<std::uint32_t>(each.request.wr_id) + 1;
+    }
+    return before;
+}
 
 /// Adds `count` work requests in batches of at most `batch`, as room allows, and completes now and then some of what
 /// was posted, until all have come back.
 void run_through(rail_world& world, test_pair& a, std::uint32_t count, std::uint32_t batch, std::uint32_t bytes,
                  std::mt19937& random) {
     const auto some = [&](std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most)(random); };
+    const bool by_reading = world.on->quirks().confirms_by_reading;
     std::uintptr_t next = 1;
     std::size_t idle = 0; // turns in which the device did all it could
+    std::size_t confirmed = 0;
     while (a.user.done.size() < count && idle < 3) {
         for (std::uint32_t i = 0; i < batch && next <= count && a.qp->room() > 0; ++i, ++next)
-            a.qp->add(next % 3 == 0 ? a.frame(next) : a.write(next, bytes));
+            a.qp->add(next % 3 == 0 ? a.frame(next) : next % 7 < 2 ? a.read(next, bytes) : a.write(next, bytes));
         world.turn();
+        if (by_reading) REQUIRE(a.user.done.size() <= confirmed);
         const std::size_t waiting = world.fake.waiting(a.raw).size();
         const std::size_t now = next > count || a.qp->room() == 0 ? waiting : some(waiting);
+        if (by_reading) confirmed = confirmed_by(world, a, now, confirmed);
         world.fake.complete(a.raw, now);
         idle = now == 0 && next > count ? idle + 1 : 0;
     }
@@ -65,9 +82,28 @@ TEST_CASE("Send_queue.every_work_comes_back_once_and_in_order_and_the_drain_alwa
     }
 }
 
+TEST_CASE("Send_queue.over_iwarp_every_work_comes_back_once_and_in_order_and_not_before_it_is_confirmed") {
+    std::mt19937 random(75);
+    const bool at_once = GENERATE(true, false);
+    for (const std::uint32_t depth : {1U, 2U, 3U, 7U, 16U, 33U}) {
+        for (const std::uint32_t batch : {1U, 2U, 5U, 40U}) {
+            for (const std::uint32_t count : {1U, depth, depth + 1, 4 * depth + 3}) {
+                for (const std::uint32_t bytes : {64U, 20000U}) {
+                    INFO("depth " << depth << ", batch " << batch << ", count " << count << ", bytes " << bytes);
+                    rail_world world(soft_iwarp());
+                    world.fake.hands_over_at_once(at_once);
+                    const auto on = world.make_rail();
+                    test_pair a(world, on, {.send_depth = depth});
+                    run_through(world, a, count, batch, bytes, random);
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("Send_queue.ten_thousand_works_through_a_queue_of_32") {
     std::mt19937 random(73);
-    rail_world world;
+    rail_world world(GENERATE(false, true) ? soft_iwarp() : fake_device_options());
     const auto on = world.make_rail();
     test_pair a(world, on, {.send_depth = 32});
     run_through(world, a, 10000, 32, 8, random);
@@ -77,9 +113,11 @@ TEST_CASE("Send_queue.ten_thousand_works_through_a_queue_of_32") {
 TEST_CASE("Send_queue.completions_late_and_in_any_order_between_queue_pairs_and_a_failure_at_any_time") {
     std::mt19937 random(13);
     const auto some = [&](std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most)(random); };
+    const bool iwarp = GENERATE(false, true);
     for (int round = 0; round < 40; ++round) {
-        INFO("round " << round);
-        rail_world world;
+        INFO("round " << round << ", iWARP " << iwarp);
+        rail_world world(iwarp ? soft_iwarp() : fake_device_options());
+        world.fake.hands_over_at_once(round % 5 < 3);
         const auto on = world.make_rail();
         std::vector<std::unique_ptr<test_pair>> pairs;
         for (int i = 0; i < 4; ++i)
@@ -87,15 +125,20 @@ TEST_CASE("Send_queue.completions_late_and_in_any_order_between_queue_pairs_and_
         world.fake.flushes_at_once(round % 2 == 0);
         if (round % 4 == 3) world.fake.fail("post_send", 1 + some(20), ENOMEM);
         std::vector<std::uintptr_t> next(4, 1);
+        std::size_t broken = pairs.size(); // none
         for (int step = 0; step < 60; ++step) {
             const std::size_t i = some(3);
             test_pair& a = *pairs[i];
             for (std::size_t n = some(9); n > 0 && a.qp->room() > 0; --n) a.qp->add(a.write(next[i]++));
             if (some(2) == 0) world.turn();
-            test_pair& b = *pairs[some(3)];
-            world.fake.complete(b.raw, some(world.fake.waiting(b.raw).size()));
-            if (step == 50 && round % 3 == 1 && !world.fake.waiting(b.raw).empty())
+            const std::size_t ended = some(3);
+            test_pair& b = *pairs[ended];
+            const std::size_t ends = some(world.fake.waiting(b.raw).size());
+            if (ended != broken) world.fake.complete(b.raw, ends); // what fails is followed by flushes only
+            if (step == 50 && round % 3 == 1 && !world.fake.waiting(b.raw).empty()) {
                 world.fake.complete(b.raw, 1, IBV_WC_RETRY_EXC_ERR);
+                broken = ended;
+            }
             if (step == 55) pairs[some(3)]->qp->fail();
         }
         for (std::size_t i = 0; i < 4; ++i) {
