@@ -15,8 +15,17 @@ struct row {
 constexpr std::array table{
     // drivers/infiniband/sw/rxe/rxe_param.h: RXE_VENDOR_ID
     row{0xffffff, {.kind = "Soft-RoCE (rxe)", .software = true, .relaxed_ordering = false}},
-    // drivers/infiniband/sw/siw/siw.h: SIW_VENDOR_ID; it checks the target of a read for local writing only
-    row{0x626d74, {.kind = "soft-iWARP (siw)", .software = true, .relaxed_ordering = false}},
+    // drivers/infiniband/sw/siw/siw.h: SIW_VENDOR_ID; it checks the target of a read for local writing only, flushes no
+    // reads that wait for their answer when the peer closed first (siw_qp.c: siw_qp_nextstate_from_close), writes to its
+    // socket in the posting thread without MSG_NOSIGNAL, and takes the wrong part of the first page for a short message
+    // from two (siw_qp_tx.c: siw_tx_ctrl, siw_try_1seg)
+    row{0x626d74,
+        {.kind = "soft-iWARP (siw)",
+         .software = true,
+         .relaxed_ordering = false,
+         .forgets_reads = true,
+         .raises_sigpipe = true,
+         .short_answers_in_one_page = true}},
     row{0x02c9, {.kind = "mlx5"}},
     row{0x15b3, {.kind = "mlx5"}},
 };

@@ -17,6 +17,12 @@ struct quirks {
     /// peer may not have it, a read before it may not have been answered, and soft-iWARP reads its buffer still. Only
     /// the answer to a read proves that the peer has taken what was posted before the read.
     bool confirms_by_reading = false;
+    /// Once in error it says of some reads never what became of them, and of the rest at once.
+    bool forgets_reads = false;
+    /// Posting work on a connection that the peer has ended sends this thread a SIGPIPE.
+    bool raises_sigpipe = false;
+    /// Answers to short reads that cross a page are wrong.
+    bool short_answers_in_one_page = false;
     /// The target of an RDMA READ must be registered for remote writing: the answer is one [RFC 5040, 5.2].
     bool read_target_needs_remote_write = false;
 };

@@ -1,3 +1,5 @@
+#include "rdma/no_sigpipe.hpp"
+#include "rdma/quirks.hpp"
 #include "rdma/rail_core.hpp"
 
 #include "runtime/log.hpp"
@@ -204,6 +206,7 @@ void rail_core::post_all() noexcept {
 }
 
 void rail_core::post(queue_pair_state& q) noexcept {
+    const no_sigpipe quiet(on_.quirks().raises_sigpipe && q.sends.unposted() > 0 && !q.failed);
     while (q.sends.unposted() > 0 && !q.failed) {
         const std::uint32_t count = q.sends.fill(chain_);
         ibv_send_wr* bad = nullptr;

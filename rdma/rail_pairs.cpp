@@ -1,3 +1,4 @@
+#include "rdma/quirks.hpp"
 #include "rdma/rail_core.hpp"
 
 #include "runtime/log.hpp"
@@ -149,13 +150,15 @@ void rail_core::check_draining() noexcept {
     draining_.for_each([&](draining_link& link) {
         auto& q = static_cast<queue_pair_state&>(link);
         const auto receives_end = q.failed_at + receives_flushed_within;
-        const auto work_ends = q.failed_at + work_flushed_within;
+        const bool forgets = on_.quirks().forgets_reads;
+        const auto work_ends = q.failed_at + (forgets ? receives_flushed_within : work_flushed_within);
         if (!q.receives_done && now >= receives_end) wants_attention(q, queue_pair_state::tell_receives_done);
         if (q.sends.posted() == 0 && now >= receives_end) {
             link.unlink();
         } else if (q.sends.posted() > 0 && now >= work_ends) {
-            SLUICE_LOG(warning, on_.name(), ": queue pair ", std::to_string(q.number), " in error keeps back ",
-                       std::to_string(q.sends.posted()), " work requests; destroying it");
+            if (!forgets)
+                SLUICE_LOG(warning, on_.name(), ": queue pair ", std::to_string(q.number), " in error keeps back ",
+                           std::to_string(q.sends.posted()), " work requests; destroying it");
             give_up(q);
         } else {
             next = std::min(next, now < receives_end ? receives_end : work_ends);

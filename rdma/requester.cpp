@@ -1,6 +1,7 @@
 #include "rdma/requester.hpp"
 
 #include "rdma/device.hpp"
+#include "rdma/quirks.hpp"
 #include "rdma/rdma_connection.hpp"
 #include "rdma/rdma_transfer.hpp"
 
@@ -21,6 +22,16 @@ constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t lane_bytes_max = std::uint64_t{16} << 20;
 // Frames must find room too.
 constexpr std::uint32_t room_for_frames = 8;
+
+/// More than soft-iWARP takes for short (MAX_HDR_INLINE of siw.h).
+constexpr std::uint64_t short_answer_bytes = 64;
+constexpr std::uint64_t page_bytes = 4096;
+
+/// How much of a read may be asked for at once where short answers must not cross a page.
+std::uint64_t within_page(std::uint64_t address, std::uint64_t bytes) noexcept {
+    const std::uint64_t left = page_bytes - address % page_bytes;
+    return bytes <= short_answer_bytes ? std::min(bytes, left) : bytes;
+}
 
 bool is_atomic(const transfer& t) noexcept {
     return t.kind == transfer_kind::fetch_add || t.kind == transfer_kind::compare_swap;
@@ -81,6 +92,8 @@ result<work> requester::next_work(transfer& t) const {
     w.inline_allowed = memory->kind != memory_kind::device;
     w.bytes = static_cast<std::uint32_t>(
         std::min({size_of(t) - t.progress_bytes, piece_bytes, connection_.work_bytes_max()}));
+    if (reads && connection_.home_rail().on().quirks().short_answers_in_one_page)
+        w.bytes = static_cast<std::uint32_t>(within_page(w.remote_address, w.bytes));
     return w;
 }
 

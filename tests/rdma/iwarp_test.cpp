@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cerrno>
+#include <csignal>
 #include <string>
 
 // Where a completed write or send says nothing of the peer: quirks::confirms_by_reading.
@@ -202,4 +203,51 @@ TEST_CASE("Iwarp.work_before_a_refused_read_of_the_witness_comes_back_with_the_r
     CHECK(a.user.done[0].how.vendor_error == EINVAL);
     CHECK(a.user.count(IBV_WC_WR_FLUSH_ERR) == 2);
     CHECK(a.qp->drained());
+}
+
+namespace {
+
+/// As soft-iWARP does where the peer has closed the socket.
+struct raising_posts {
+    static inline const verbs* fake = nullptr;
+    static inline int raised = 0;
+    /// To be put in before the rail is made.
+    raising_posts() {
+        raised = 0;
+        fake = &api();
+        table = *fake;
+        table.post_send = [](ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
+            ++raised;
+            pthread_kill(pthread_self(), SIGPIPE);
+            return fake->post_send(qp, list, bad);
+        };
+        use_verbs(&table);
+    }
+    verbs table;
+};
+
+bool has_sigpipe(int (*ask)(sigset_t*)) {
+    sigset_t set;
+    sigemptyset(&set);
+    ask(&set);
+    return sigismember(&set, SIGPIPE) == 1;
+}
+
+} // namespace
+
+TEST_CASE("Iwarp.posting_lets_no_sigpipe_through_and_leaves_the_signal_mask_alone") {
+    rail_world world(soft_iwarp());
+    raising_posts raising;
+    const auto on = world.make_rail();
+    test_pair a(world, on);
+    for (std::uintptr_t i = 1; i <= 2; ++i) {
+        a.qp->add(a.write(i));
+        world.turn(); // on this thread, which would be ended
+    }
+    CHECK(raising_posts::raised == 2);
+    CHECK_FALSE(has_sigpipe([](sigset_t* set) { return sigpending(set); }));
+    CHECK_FALSE(has_sigpipe([](sigset_t* set) { return pthread_sigmask(SIG_BLOCK, nullptr, set); }));
+    world.fake.complete(a.raw, 4);
+    world.turn();
+    CHECK(a.user.count(IBV_WC_SUCCESS) == 2);
 }
