@@ -20,7 +20,7 @@ constexpr std::uint32_t size_of_ring(std::uint32_t depth) noexcept { return std:
 } // namespace
 
 work_chain::work_chain() noexcept {
-    for (std::uint32_t i = 0; i < length_max; ++i) requests[i].sg_list = segments[i].data();
+    for (std::size_t i = 0; i < requests.size(); ++i) requests[i].sg_list = segments[i].data();
 }
 
 std::size_t send_queue::header_memory_bytes(std::uint32_t depth) noexcept {

@@ -1,5 +1,6 @@
 #include "rdma/queue_pair.hpp"
 #include "rdma/rail.hpp"
+#include "rdma/send_queue.hpp"
 #include "tests/rdma/rail_fixture.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -100,6 +101,21 @@ TEST_CASE("Iwarp.only_reads_ask_for_completions_and_a_list_that_ends_with_one_ne
     CHECK(list("WWWWWWWWWW") == "WWWWCWWWWCWWC");
     CHECK(list("WWWRWRSRRR") == "WWWrWRSrRr");
     CHECK(on->counters().work_posted == 27);
+}
+
+TEST_CASE("Iwarp.a_list_as_long_as_there_are_is_confirmed_too") {
+    rail_world world(soft_iwarp());
+    const auto on = world.make_rail();
+    test_pair a(world, on, {.send_depth = 4 * work_chain::length_max}); // a list is never cut for its length
+    for (std::uintptr_t i = 1; i <= work_chain::length_max + 1; ++i) a.qp->add(a.write(i));
+    world.turn();
+    const std::string full(work_chain::length_max, 'W');
+    CHECK(shape(world, *on, a) == full + "CWC");
+    CHECK(world.fake.waiting(a.raw)[work_chain::length_max].parts.size() == 1);
+    world.fake.complete(a.raw, work_chain::length_max + 3);
+    world.turn();
+    CHECK(in_order(a.user));
+    CHECK(a.user.count(IBV_WC_SUCCESS) == work_chain::length_max + 1);
 }
 
 TEST_CASE("Iwarp.the_device_has_room_for_a_read_behind_each_work_request") {
