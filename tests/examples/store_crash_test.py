@@ -9,7 +9,7 @@ import time
 import unittest
 
 import store_support
-from store_support import PATIENCE_S, StoreTest, pattern, wait_until
+from store_support import PATIENCE_S, StoreTest, pattern, stand_still, wait_until
 
 MIB = 1 << 20
 
@@ -102,7 +102,7 @@ class Interrupted(StoreTest):
     def test_a_client_gives_up_on_a_silent_server(self):
         server = self.serve()
         self.ok("put", self.file("source", b"x"), f"{server.url}/object")
-        os.kill(server.process.pid, signal.SIGSTOP)
+        stand_still(server.process)
         try:
             done = self.run_client("get", f"{server.url}/object", self.folder / "target", "--timeout", "1")
         finally:
@@ -137,7 +137,7 @@ class Interrupted(StoreTest):
         source = self.file("source", pattern(64 * MIB))
         client = self.start("put", source, f"{server.url}/object", "--chunk", "64K", "--window", "1")
         wait_until(lambda: self.temporaries() or client.poll() is not None, "the put begins")
-        client.send_signal(signal.SIGSTOP)
+        stand_still(client)
         wait_until(lambda: self.temporaries() == [], "the temporary file goes")
         client.send_signal(signal.SIGCONT)
         self.assertEqual(client.wait(PATIENCE_S), 1)

@@ -10,6 +10,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 // What clients of the object store may do that sluice-store never does, and servers in a bad way.
 
@@ -183,13 +185,21 @@ void take_descriptors_from(pid_t pid) {
 
 task<result<void>> wait_for(std::chrono::nanoseconds time) { co_return co_await sluice::sleep_for(time); }
 
+/// Stops a child, all its threads: a kill() alone returns while they still run, and answer.
+result<void> stand_still(pid_t pid) {
+    siginfo_t how{};
+    if (kill(pid, SIGSTOP) != 0 || waitid(P_PID, static_cast<id_t>(pid), &how, WSTOPPED | WNOWAIT) != 0)
+        return sluice::error::from_errno(errno, "a server is to be stopped");
+    return {};
+}
+
 /// An answer, then silence: whether a close ends by itself.
 task<result<void>> close_after_silence(fixture& f) {
     auto link = co_await store::client::open(*f.rt, f.server->address(), {.timeout = 200ms});
     if (!link) co_return link.error();
     auto answered = co_await link->server();
     if (!answered) co_return answered.error();
-    kill(f.server->pid(), SIGSTOP);
+    if (auto stopped = stand_still(f.server->pid()); !stopped) co_return stopped;
     auto first = co_await sluice::when_any(link->close(), wait_for(15s));
     kill(f.server->pid(), SIGCONT);
     if (first.index != 0) co_return sluice::error(sluice::errc::deadline_exceeded, "it still waits");

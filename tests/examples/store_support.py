@@ -47,6 +47,12 @@ def wait_until(condition, what):
         time.sleep(0.002)
 
 
+def stand_still(process):
+    """Stops a child, all its threads: a signal alone returns while they still run, and answer."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
 class Server:
     """`sluice-store serve` in a process of its own."""
 

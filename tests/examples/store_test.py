@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 import store_support
-from store_support import StoreTest, pattern
+from store_support import StoreTest, pattern, stand_still
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -363,7 +363,7 @@ class Refusals(StoreTest):
         source = self.file("source", pattern(64 * MIB))
         client = self.start("put", source, f"{server.url}/deep/object", "--chunk", "64K", "--window", "1")
         store_support.wait_until(lambda: self.temporaries() or client.poll() is not None, "the put begins")
-        client.send_signal(signal.SIGSTOP)
+        stand_still(client)
         self.fails(["the server has 1 clients and takes no more", "open files"], "stat", server.url)
         client.send_signal(signal.SIGCONT)
         self.assertEqual(client.wait(store_support.PATIENCE_S), 0, client.stderr.read())
