@@ -131,6 +131,10 @@ void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
     switch (what) {
     case IBV_EVENT_QP_ACCESS_ERR:
     case IBV_EVENT_QP_REQ_ERR: // over iWARP and from some devices for the same
+        if (peer_said_goodbye_) { // soft-iWARP says it too of an answer that the peer no longer waits for
+            peer_is_gone();
+            break;
+        }
         ++refused_;
         fail(error(errc::closed, "the peer " + terms_.peer_address +
                                      " aimed at memory that is not shared with it, or no more; the device ended the "
