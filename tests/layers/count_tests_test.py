@@ -66,6 +66,15 @@ class Ending(unittest.TestCase):
         self.assertIn("  | line 99", lines)
         self.assertNotIn("  | line 59", lines)
 
+    def test_skipped_cases_do_not_push_a_failure_out_of_sight(self):
+        line, dots = "-" * 79, "." * 79
+        case = "{0}\nName of a case -\nover two lines\n{0}\na_test.cpp:1\n{1}\n\na_test.cpp:2: {2}:\n" \
+               "explicitly with message:\n  why\n  and more\n\n"
+        skipped = case.format(line, dots, "SKIPPED")
+        _, lines = self.run_main([entry("FAIL", skipped + case.format(line, dots, "FAILED") + skipped * 9)])
+        self.assertIn("  | a_test.cpp:2: FAILED:", lines)
+        self.assertNotIn("  | a_test.cpp:2: SKIPPED:", lines)
+
     def test_a_broken_build_and_an_empty_run_are_failures(self):
         self.assertEqual(self.run_main([entry("OK")], "--broken", "2"), (1, ["1 passed, 2 failed, 0 skipped"]))
         self.assertEqual(self.run_main([]), (1, ["0 passed, 0 failed, 0 skipped"]))

@@ -14,6 +14,8 @@ import sys
 TAIL_LINES = 40
 CATCH2_ALL = re.compile(r"^All tests passed \(.* in (\d+) test cases?\)", re.MULTILINE)
 CATCH2_SOME = re.compile(r"^test cases:\s*\d+(.*)$", re.MULTILINE)
+CATCH2_SKIP = re.compile(r"^-{79}\n(?:(?!-{79}).+\n)+-{79}\n.+\n\.{79}\n\n.+: SKIPPED:\nexplicitly with message:\n(?:  .*\n)+\n?",
+                         re.MULTILINE)
 UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \((.*)\))?", re.MULTILINE)
 
 
@@ -53,7 +55,7 @@ def show_failure(build, entry):
     print(f"\nFAILED {build}: {entry['name']} ({entry['result'].lower()}, {entry['duration']:.1f} s)")
     print("  run again: " + " ".join(entry["command"]))
     for stream in ("stdout", "stderr"):
-        lines = entry.get(stream, "").rstrip().splitlines()
+        lines = CATCH2_SKIP.sub("", entry.get(stream, "")).rstrip().splitlines()
         if len(lines) > TAIL_LINES:
             print(f"  ... {len(lines) - TAIL_LINES} earlier lines of {stream}")
         for line in lines[-TAIL_LINES:]:

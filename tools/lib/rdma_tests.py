@@ -39,8 +39,9 @@ class Test:
 
     def ended(self, status, stdout, stderr, duration):
         words = {0: "OK", SKIPPED: "SKIP", ERROR: "ERROR", TIMED_OUT: "TIMEOUT"}
+        variables = [word for name, value in self.environment.items() for word in ("--env", f"{name}={value}")]
         self.result = {"name": self.name, "result": words.get(status, "FAIL"), "returncode": status, "duration": duration,
-                       "command": [*self.tool, *self.words], "stdout": stdout, "stderr": stderr}
+                       "command": [*self.tool, *variables, *self.words], "stdout": stdout, "stderr": stderr}
 
 
 def read_tests(build, multiplier):
