@@ -1,5 +1,6 @@
 #include "rdma/available.hpp"
 #include "rdma/rdma_provider.hpp"
+#include "rdma/verbs.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -81,6 +82,6 @@ result<void> rdma_available_in(const files::path& root) {
     return usable;
 }
 
-result<void> rdma_available() { return rdma_available_in("/"); }
+result<void> rdma_available() { return rdma_available_in(api().root); }
 
 } // namespace sluice::rdma

@@ -12,6 +12,8 @@ namespace sluice::rdma {
 /// order. Names, arguments and results are those of the manual pages, errno included. rdma/ calls nothing else of those
 /// libraries, except to read fields of their structures.
 struct verbs {
+    const char* root = "/"; ///< of sys/class/infiniband and dev/infiniband
+
     // devices [rdma_get_devices(3), ibv_query_device(3), ibv_query_port(3), ibv_query_gid(3)]
     ibv_context** (*get_devices)(int* count);
     void (*free_devices)(ibv_context** list);

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include <utility>
@@ -332,6 +334,7 @@ fake_verbs::fake_verbs() : world_(std::make_unique<fake_world>()) {
     current = world_.get();
     static rdma::verbs table;
     table = {};
+    table.root = world_->root.path().c_str();
     fill_device_calls(table);
     fill_queue_calls(table);
     fill_cm_calls(table);
@@ -353,6 +356,23 @@ fake_verbs::~fake_verbs() {
     current = nullptr;
 }
 
+/// As sysfs and /dev show it.
+static void describe(const temporary_directory& root, const fake_device& device) {
+    const auto write = [&root](const std::string& file, const std::string& text) {
+        const std::filesystem::path at = root / file;
+        std::filesystem::create_directories(at.parent_path());
+        std::ofstream(at) << text << '\n';
+    };
+    for (std::size_t i = 0; i < device.options.ports.size(); ++i) {
+        const bool active = device.options.ports[i].attributes.state == IBV_PORT_ACTIVE;
+        write("sys/class/infiniband/" + device.options.name + "/ports/" + std::to_string(i + 1) + "/state",
+              active ? "4: ACTIVE" : "1: DOWN");
+    }
+    write("sys/class/infiniband_verbs/" + device.options.name + "/ibdev", device.options.name);
+    write("dev/infiniband/" + device.options.name, "");
+    write("dev/infiniband/rdma_cm", "");
+}
+
 ibv_context* fake_verbs::add_device(const fake_device_options& options) {
     const std::lock_guard lock(world_->mutex);
     fake_device& made = world_->devices.emplace_back();
@@ -366,6 +386,7 @@ ibv_context* fake_verbs::add_device(const fake_device_options& options) {
     made.async_fd = made.events.get();
     made.num_comp_vectors = 1;
     if (world_->route == nullptr) world_->route = &made;
+    describe(world_->root, made);
     return &made;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tests/rdma/fake_verbs.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 #include <deque>
 #include <list>
@@ -99,6 +100,8 @@ struct fake_event : rdma_cm_event {
 
 struct fake_world {
     mutable std::mutex mutex;
+
+    temporary_directory root; ///< what sysfs and /dev say of the devices
 
     // ---- failing and counting ----
     struct failure {
