@@ -43,7 +43,7 @@ std::shared_ptr<rail> rail::existing(executor& home, device& on) noexcept {
     for (const in_service& s : rails_of_thread) {
         if (s.home != &home || s.on != &on) continue;
         // Of one that broke, its connections still have a part.
-        if (auto there = s.there.lock(); !there->impl_->core->broken()) return there;
+        if (auto there = s.there.lock(); !there->broken()) return there;
     }
     return nullptr;
 }
@@ -67,6 +67,8 @@ std::shared_ptr<rail> rail::install(std::shared_ptr<rail> made) {
 executor& rail::home() const noexcept { return impl_->core->home(); }
 
 device& rail::on() const noexcept { return impl_->core->on(); }
+
+bool rail::broken() const noexcept { return impl_->core->broken(); }
 
 result<std::uint32_t> rail::add_slots(std::uint32_t least, std::uint32_t wanted) {
     return impl_->core->receives().add(least, wanted);

@@ -39,6 +39,8 @@ public:
 
     executor& home() const noexcept;
     device& on() const noexcept;
+    /// A completion queue failed, and with it everything that reports to it: a new queue pair needs a new rail.
+    bool broken() const noexcept;
 
     /// Room in the receive queue for a connection's slots, posted from now on: so many that its peer may use. Fewer than
     /// `wanted` when the device's queue is nearly full. Errors: out_of_resources when less than `least` are left, with

@@ -25,7 +25,7 @@ result<std::shared_ptr<rail>> rail_maker::outcome() const {
     return rail_;
 }
 
-bool rail_maker::stale() const noexcept { return decided_ && (failure_ || !rail_->on().is_alive()); }
+bool rail_maker::stale() const noexcept { return decided_ && (failure_ || !rail_->on().is_alive() || rail_->broken()); }
 
 net::background rail_maker::make() {
     auto opening = detail::run_joined([this] {

@@ -27,7 +27,7 @@ public:
     bool decided() const noexcept { return decided_; }
     /// Once decided: the rail, or why there is none.
     result<std::shared_ptr<rail>> outcome() const;
-    /// Whether another try is worth it: it failed, or its device has gone.
+    /// Whether another try is worth it: it failed, or its device has gone, or it broke.
     bool stale() const noexcept;
 
 private:

@@ -258,6 +258,29 @@ TEST_CASE("Rdma_listener.a_rail_that_could_not_be_made_is_tried_again_for_the_ne
     }
 }
 
+TEST_CASE("Rdma_listener.a_rail_that_broke_is_replaced_for_the_next_peer") {
+    two_ends ends;
+    ends.world.automatic(true);
+    check_ok(ends.listen());
+    const auto body = [](two_ends& e) -> task<void> {
+        auto [client, server] = co_await when_all(e.connect(), e.listener->accept());
+        check_ok(client);
+        check_ok(server);
+        ibv_cq* const queue = e.world.init_of(e.world.queue_pairs().front()).recv_cq;
+        e.world.async_event(queue, IBV_EVENT_CQ_ERR);
+        co_await yields(3000);
+        auto [next_client, next_server] = co_await when_all(e.connect(), e.listener->accept());
+        check_ok(next_client);
+        check_ok(next_server);
+        for (ibv_qp* each : e.world.queue_pairs())
+            if (each->state == IBV_QPS_RTS) CHECK(e.world.init_of(each).recv_cq != queue);
+        auto [closed, seen] = co_await when_all((*next_client)->close(), (*next_server)->closed());
+        check_ok(closed); // which takes frames both ways
+        check_ok(seen);
+    };
+    ends.run(body(ends));
+}
+
 TEST_CASE("Rdma_listener.can_be_closed_at_any_moment") {
     for (int moment = 0; moment < 6000; moment = moment * 5 / 4 + 1) {
         two_ends ends;
