@@ -22,17 +22,27 @@ public:
 
     task<result<std::unique_ptr<provider_connection>>> accept() override {
         for (;;) {
+            if (closed_)
+                co_return error(errc::closed, "accept on " + address().to_string() + ": the listener was closed");
             if (!accepted_.empty()) {
                 auto first = std::move(accepted_.front());
                 accepted_.pop_front();
                 co_return first;
             }
+            if (rdma_lost_) co_return co_await tcp_->accept();
             auto either = co_await when_any(take(*rdma_), take(*tcp_));
             if (!accepted_.empty()) continue; // or both: the other one stays for the next
-            co_return std::move(either.value).error();
+            const error& why = either.value.error();
+            if (either.index == 0 && why != condition::canceled && !closed_) {
+                do_without_rdma(why);
+                continue;
+            }
+            co_return why;
         }
     }
     void close() noexcept override {
+        closed_ = true;
+        accepted_.clear();
         rdma_->close();
         tcp_->close();
     }
@@ -52,9 +62,18 @@ private:
         co_return result<void>();
     }
 
+    /// Such as after its device was removed: it would fail from now on, and whoever has TCP can still come.
+    void do_without_rdma(const error& why) noexcept {
+        if (std::exchange(rdma_lost_, true)) return;
+        SLUICE_LOG(warning, "listening at ", address().to_string(), " over TCP only from now on: ", why.message());
+        rdma_->close();
+    }
+
     std::unique_ptr<provider_listener> rdma_;
     std::unique_ptr<provider_listener> tcp_;
     std::deque<std::unique_ptr<provider_connection>> accepted_;
+    bool rdma_lost_ = false;
+    bool closed_ = false;
 };
 
 const detail::provider* provider_of(scheme s) noexcept {
