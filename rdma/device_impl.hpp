@@ -21,8 +21,8 @@ struct device::impl final : detail::registrar {
     result<void> open();
 
     // rdma/memory.cpp
-    std::unique_ptr<detail::attachment> attach(const detail::registration& memory) noexcept override;
-    void detach(detail::attachment& what) noexcept override;
+    std::unique_ptr<detail::registrar_record> attach(const detail::registration& memory) noexcept override;
+    void detach(detail::registrar_record& what) noexcept override;
     result<ibv_mr*> register_memory(const void* memory, std::size_t bytes, int access, bool may_relax);
     void deregister(ibv_mr* mr) noexcept;
 

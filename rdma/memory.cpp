@@ -11,8 +11,8 @@
 namespace sluice::rdma {
 
 /// What a device knows of one stretch of memory: its key, or why there is none.
-struct device::impl::keys : detail::attachment {
-    keys(const impl& owner, result<ibv_mr*> got) : attachment(owner), registered(std::move(got)) {}
+struct device::impl::keys : detail::registrar_record {
+    explicit keys(result<ibv_mr*> got) : registered(std::move(got)) {}
     const result<ibv_mr*> registered;
 };
 
@@ -46,12 +46,12 @@ void device::impl::deregister(ibv_mr* mr) noexcept {
 
 /// Local only: what peers may reach is registered apart. Whoever polls such memory for its last byte would be misled by
 /// relaxed ordering; transfers are over when their completion says so, which it does not change [ibv_reg_mr(3)].
-std::unique_ptr<detail::attachment> device::impl::attach(const detail::registration& memory) noexcept {
+std::unique_ptr<detail::registrar_record> device::impl::attach(const detail::registration& memory) noexcept {
     if (memory.kind == memory_kind::device)
-        return std::make_unique<keys>(*this, error(make_error_code(errc::unsupported),
-                                                   "memory of a GPU on " + name + ": not in this version of sluice"));
+        return std::make_unique<keys>(error(make_error_code(errc::unsupported),
+                                            "memory of a GPU on " + name + ": not in this version of sluice"));
     const int access = IBV_ACCESS_LOCAL_WRITE | (quirks.read_target_needs_remote_write ? IBV_ACCESS_REMOTE_WRITE : 0);
-    auto made = std::make_unique<keys>(*this, register_memory(memory.base, memory.size_bytes, access, true));
+    auto made = std::make_unique<keys>(register_memory(memory.base, memory.size_bytes, access, true));
     if (!made->registered) {
         const error& why = made->registered.error();
         const std::lock_guard lock(mutex);
@@ -61,12 +61,12 @@ std::unique_ptr<detail::attachment> device::impl::attach(const detail::registrat
     return made;
 }
 
-void device::impl::detach(detail::attachment& what) noexcept {
+void device::impl::detach(detail::registrar_record& what) noexcept {
     if (const auto& mine = static_cast<keys&>(what); mine.registered) deregister(*mine.registered);
 }
 
 result<std::uint32_t> device::local_key(const detail::registration& memory) noexcept {
-    const auto* const found = static_cast<const impl::keys*>(detail::find_attachment(memory, *impl_));
+    const auto* const found = static_cast<const impl::keys*>(detail::find_record(memory, *impl_));
     if (found == nullptr) return impl_->not_announced;
     if (!found->registered) return found->registered.error();
     return (*found->registered)->lkey;

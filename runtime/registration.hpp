@@ -14,20 +14,30 @@ class registrar;
 
 /// What one registrar knows of one registration, such as its keys. Made by the registrar, owned by the list.
 ///
-/// Lifetime: until the memory goes, even when its registrar leaves before, so that nobody trips over it who looks for
-/// another one meanwhile.
+/// Lifetime: until the memory or the registrar goes.
+class registrar_record {
+public:
+    registrar_record() = default;
+    virtual ~registrar_record() = default;
+    registrar_record(const registrar_record&) = delete;
+    registrar_record& operator=(const registrar_record&) = delete;
+};
+
+/// A place in the list of a registration: for one registrar's record, or free for the next registrar that comes. It
+/// stays until the memory goes, so that nobody trips over it who looks for another registrar meanwhile.
 class attachment {
 public:
-    explicit attachment(const registrar& owner) noexcept : owner_(&owner) {}
-    virtual ~attachment() = default;
+    attachment(const registrar& owner, registrar_record& record) noexcept : owner_(&owner), record_(&record) {}
     attachment(const attachment&) = delete;
     attachment& operator=(const attachment&) = delete;
+    const attachment* next() const noexcept { return next_; }
 
 private:
     friend class registration_list;
-    friend attachment* find_attachment(const registration& memory, const registrar& owner) noexcept;
-    std::atomic<const registrar*> owner_; // null once it was detached
-    attachment* next_ = nullptr;          // constant once it is in the list
+    friend registrar_record* find_record(const registration& memory, const registrar& owner) noexcept;
+    std::atomic<const registrar*> owner_;   // null: nobody's, or not yet
+    std::atomic<registrar_record*> record_; // null: free
+    attachment* next_ = nullptr;            // constant once it is in the list
 };
 
 /// Meets every registration. Both functions are called on whichever thread the memory or the registrar comes or goes,
@@ -35,9 +45,9 @@ private:
 class registrar {
 public:
     /// Null: it has nothing to do with this memory.
-    virtual std::unique_ptr<attachment> attach(const registration& memory) noexcept = 0;
-    /// No operation uses the memory any more. `what` is destroyed later.
-    virtual void detach(attachment& what) noexcept = 0;
+    virtual std::unique_ptr<registrar_record> attach(const registration& memory) noexcept = 0;
+    /// No operation uses the memory any more. `what` is destroyed afterwards.
+    virtual void detach(registrar_record& what) noexcept = 0;
 
 protected:
     ~registrar() = default;
@@ -56,10 +66,11 @@ void announce(registration& memory);
 void withdraw(registration& memory) noexcept;
 ///@}
 
-/// What `owner` made of this memory, or null. Wait-free: as many steps as there are devices. Any thread.
-inline attachment* find_attachment(const registration& memory, const registrar& owner) noexcept {
+/// What `owner` made of this memory, or null. Wait-free: as many steps as there were devices at once. Any thread.
+inline registrar_record* find_record(const registration& memory, const registrar& owner) noexcept {
     for (attachment* each = memory.attachments.load(std::memory_order_acquire); each != nullptr; each = each->next_)
-        if (each->owner_.load(std::memory_order_relaxed) == &owner) return each;
+        if (each->owner_.load(std::memory_order_acquire) == &owner)
+            return each->record_.load(std::memory_order_relaxed);
     return nullptr;
 }
 

@@ -6,7 +6,11 @@
 #include <array>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <chrono>
 #include <csignal>
+#include <future>
+#include <latch>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -22,25 +26,25 @@ std::array<std::byte, 4096> memory{};
 /// Counts what it knows; `keys` numbers what it attached.
 class counting final : public detail::registrar {
 public:
-    struct key : detail::attachment {
-        key(const counting& owner, int k) : attachment(owner), number(k) { ++alive; }
+    struct key : detail::registrar_record {
+        explicit key(int k) : number(k) { ++alive; }
         ~key() override { --alive; }
         int number;
         static inline std::atomic<int> alive{0};
     };
-    std::unique_ptr<detail::attachment> attach(const detail::registration& what) noexcept override {
+    std::unique_ptr<detail::registrar_record> attach(const detail::registration& what) noexcept override {
         if (hook) hook();
         const std::lock_guard lock(mutex);
         if (what.size_bytes == refused) return nullptr;
         attached.push_back(what.base);
-        return std::make_unique<key>(*this, static_cast<int>(attached.size()));
+        return std::make_unique<key>(static_cast<int>(attached.size()));
     }
-    void detach(detail::attachment& what) noexcept override {
+    void detach(detail::registrar_record& what) noexcept override {
         const std::lock_guard lock(mutex);
         detached.push_back(static_cast<key&>(what).number);
     }
     std::optional<int> number_of(const memory_region& region) const {
-        const auto* found = detail::find_attachment(*region.view().registration(), *this);
+        const auto* found = detail::find_record(*region.view().registration(), *this);
         if (found == nullptr) return std::nullopt;
         return static_cast<const key*>(found)->number;
     }
@@ -94,7 +98,7 @@ TEST_CASE("A pool is announced for as long as it lives") {
     {
         auto pool = memory_pool::create({.size_bytes = 2 << 20, .huge_pages = mode::off});
         REQUIRE(pool);
-        CHECK(detail::find_attachment((*pool)->registration(), device) != nullptr);
+        CHECK(detail::find_record((*pool)->registration(), device) != nullptr);
         CHECK(device.attached == std::vector<std::byte*>{(*pool)->registration().base});
     }
     CHECK(device.detached.size() == 1);
@@ -115,6 +119,73 @@ TEST_CASE("Each of several registrars finds its own") {
     CHECK(third.number_of(region) == 1);
     detail::remove_registrar(first);
     detail::remove_registrar(third);
+}
+
+TEST_CASE("Registrars that left leave nothing behind") {
+    const memory_region region = make(0);
+    counting stays;
+    detail::add_registrar(stays);
+    for (int i = 0; i < 1000; ++i) {
+        counting passing;
+        detail::add_registrar(passing);
+        CHECK(passing.number_of(region) == 1);
+        detail::remove_registrar(passing);
+        CHECK(counting::key::alive == 1);
+    }
+    CHECK(stays.number_of(region) == 1);
+    // So that looking one up stays short: there are as many places as there were registrars at once.
+    std::size_t places = 0;
+    for (const auto* each = region.view().registration()->attachments.load(); each != nullptr; each = each->next())
+        ++places;
+    CHECK(places == 2);
+    detail::remove_registrar(stays);
+}
+
+TEST_CASE("Memory may go while a registrar attaches, or detaches, other memory") {
+    struct slow final : detail::registrar {
+        std::atomic<bool> slowly{false};
+        std::latch begun{1}, go_on{1};
+        const void* first = nullptr;
+        void work(const void* on) {
+            if (!slowly.exchange(false)) return;
+            first = on;
+            begun.count_down();
+            go_on.wait();
+        }
+        struct key : detail::registrar_record {
+            explicit key(const void* a) : at(a) {}
+            const void* at;
+        };
+        std::unique_ptr<detail::registrar_record> attach(const detail::registration& what) noexcept override {
+            work(what.base);
+            return std::make_unique<key>(what.base);
+        }
+        void detach(detail::registrar_record& what) noexcept override { work(static_cast<key&>(what).at); }
+    };
+    const bool attaching = GENERATE(true, false);
+    std::optional<memory_region> a = make(0);
+    std::optional<memory_region> b = make(64);
+    slow device;
+    if (!attaching) detail::add_registrar(device);
+    device.slowly = true;
+    std::jthread other([&] {
+        if (attaching) detail::add_registrar(device);
+        else detail::remove_registrar(device);
+    });
+    device.begun.wait();
+    std::optional<memory_region>& idle = device.first == memory.data() ? b : a;
+    std::optional<memory_region> again;
+    auto gone = std::async(std::launch::async, [&] {
+        idle.reset();
+        again = make(0); // may be in the same place; the registrar meets it once
+    });
+    CHECK(gone.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+    device.go_on.count_down();
+    other.join();
+    gone.wait();
+    CHECK((detail::find_record(*again->view().registration(), device) != nullptr) == attaching);
+    if (attaching) detail::remove_registrar(device);
+    CHECK(detail::find_record(*again->view().registration(), device) == nullptr);
 }
 
 TEST_CASE("Memory and registrars may come and go on all threads at once") {
