@@ -18,9 +18,13 @@ constexpr int reject_invalid_service_id = 8;
 /// "status -110: Connection timed out"
 std::string status_text(int status) {
     std::string text = "status " + std::to_string(status);
-    if (status < 0) text += ": " + std::generic_category().message(-status);
+    if (status == cm_event::failed_here) text += ": a step on this side failed";
+    else if (status < 0) text += ": " + std::generic_category().message(-status);
     return text;
 }
+
+/// What there is a code for, else ECONNABORTED.
+int code_of(int status) noexcept { return status < 0 && status != cm_event::failed_here ? -status : ECONNABORTED; }
 
 error refused(greeting::refusal why) {
     const std::string text = std::string("connection request refused: ") + to_string(why);
@@ -65,7 +69,7 @@ std::optional<error> failure_of(const cm_event& e) {
     case RDMA_CM_EVENT_UNREACHABLE: return error::from_errno(EHOSTUNREACH, "connection request: nobody answers" + why);
     case RDMA_CM_EVENT_REJECTED: return rejected(e);
     case RDMA_CM_EVENT_CONNECT_ERROR:
-        return error::from_errno(e.status < 0 ? -e.status : ECONNABORTED, "connection request: it failed" + why);
+        return error::from_errno(code_of(e.status), "connection request: it failed" + why);
     case RDMA_CM_EVENT_DISCONNECTED:
         return error::from_errno(ECONNRESET, "the peer closed the connection while it was set up");
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
@@ -73,7 +77,7 @@ std::optional<error> failure_of(const cm_event& e) {
     default: break;
     }
     if (e.status == 0) return std::nullopt;
-    return error::from_errno(e.status < 0 ? -e.status : ECONNABORTED,
+    return error::from_errno(code_of(e.status),
                              "connection manager event " + std::to_string(static_cast<int>(e.type)) + why);
 }
 

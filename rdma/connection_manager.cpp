@@ -69,6 +69,7 @@ connection_manager::impl::~impl() {
 bool connection_manager::impl::drain() noexcept {
     for (int left = 64; left > 0; --left) {
         rdma_cm_event* raw = nullptr;
+        errno = 0;
         if (api().get_cm_event(channel, &raw) != 0) {
             if (errno == EAGAIN) return true;
             if (errno == EINTR) continue;
@@ -76,13 +77,16 @@ bool connection_manager::impl::drain() noexcept {
                             "; it is tried again");
             return false;
         }
-        hand_out(raw);
+        hand_out(raw, errno);
     }
     return true;
 }
 
-void connection_manager::impl::hand_out(rdma_cm_event* raw) noexcept {
+void connection_manager::impl::hand_out(rdma_cm_event* raw, int cause) noexcept {
     cm_event e = copy_of(*raw);
+    // A step that librdmacm took before it gave the event out, such as making the queue pair ready, failed
+    // [rdma_seterrno in its rdma_cma.h].
+    if (e.status == cm_event::failed_here && cause != 0) e.status = -cause;
     rdma_cm_id* to = raw->id;
     if (e.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
         e.request.reset(new cm_id(owner->shared_from_this(), raw->id));

@@ -18,8 +18,10 @@ class cm_id;
 
 /// An event of the connection manager, copied and acknowledged [rdma_get_cm_event(3)].
 struct cm_event {
+    static constexpr int failed_here = -1; ///< of `status`: a step of librdmacm on this side, which did not say why
+
     rdma_cm_event_type type = RDMA_CM_EVENT_ADDR_RESOLVED;
-    int status = 0;                      ///< 0, a negative errno value, or the reject reason
+    int status = 0;                      ///< 0, a negative errno value, failed_here, or the reject reason
     std::vector<std::byte> private_data; ///< may be padded with zeros to the transport's fixed length
     std::uint8_t responder_resources = 0;
     std::uint8_t initiator_depth = 0;

@@ -23,7 +23,8 @@ struct connection_manager::impl {
     /// Reads and hands out what is there, though not without end: what is left makes the descriptor ready again. False
     /// when the channel fails.
     bool drain() noexcept;
-    void hand_out(rdma_cm_event* raw) noexcept;
+    /// `cause`: errno as it was when the event had been got.
+    void hand_out(rdma_cm_event* raw, int cause) noexcept;
     net::background watch();
     ///@{
     /// In between another thread destroys an id of the channel: no event is got meanwhile, which might be of that id.

@@ -374,6 +374,17 @@ TEST_CASE("Rdma_connect.every_call_that_fails_is_named_and_leaves_nothing_behind
     }
 }
 
+TEST_CASE("Rdma_connect.a_queue_pair_that_is_not_made_ready_says_why") {
+    two_ends ends;
+    check_ok(ends.listen());
+    ends.world.fail("make_ready", 1, ENOMEM);
+    const auto made = ends.run(ends.connect());
+    REQUIRE_FALSE(made);
+    INFO(made.error().message());
+    CHECK(made.error() == code_of(ENOMEM));
+    CHECK(mentions(made.error(), "connection request: it failed (status -12: "));
+}
+
 TEST_CASE("Rdma_connect.crossed_connects_make_a_connection_each") {
     two_ends ends;
     check_ok(ends.listen());

@@ -330,6 +330,8 @@ TEST_CASE("Cm_wait.every_failing_event_has_its_error") {
         {RDMA_CM_EVENT_REJECTED, 28, ECONNREFUSED, "nobody listens there, or takes no more (reject reason 28)"},
         {RDMA_CM_EVENT_CONNECT_ERROR, -ENOMEM, ENOMEM, "connection request: it failed"},
         {RDMA_CM_EVENT_CONNECT_ERROR, 3, ECONNABORTED, "status 3"},
+        {RDMA_CM_EVENT_CONNECT_ERROR, -1, ECONNABORTED, "it failed (status -1: a step on this side failed)"},
+        {RDMA_CM_EVENT_ADDR_ERROR, -1, EHOSTUNREACH, "status -1: a step on this side failed"},
         {RDMA_CM_EVENT_DISCONNECTED, 0, ECONNRESET, "the peer closed the connection"},
         {RDMA_CM_EVENT_DEVICE_REMOVAL, 0, ENODEV, "the RDMA device was removed"},
         {RDMA_CM_EVENT_ADDR_RESOLVED, -EADDRNOTAVAIL, EADDRNOTAVAIL, "event 0"},

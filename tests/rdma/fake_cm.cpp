@@ -95,6 +95,14 @@ int get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
         id.verbs = w.route;
         id.port_num = 1;
     }
+    // Where an acceptance has come, the queue pair is made ready in here; -1 where that fails, and why in errno
+    // [rdma_seterrno in librdmacm's rdma_cma.h].
+    if ((*event)->event == RDMA_CM_EVENT_ESTABLISHED && id.connects) {
+        if (const int error = w.enter("make_ready")) {
+            (*event)->event = RDMA_CM_EVENT_CONNECT_ERROR;
+            (*event)->status = failed_with(error);
+        }
+    }
     return 0;
 }
 
@@ -220,6 +228,7 @@ int connect(rdma_cm_id* id, rdma_conn_param* parameters) {
     if (error == 0 && call.private_data.size() > private_data_max(mine, request_bytes)) error = EINVAL;
     if (error != 0) return failed_with(error);
     w.connects.push_back(call);
+    mine.connects = true;
     if (w.is_held("connect")) return 0;
     for (const auto& each : w.ids) {
         if (!each->listens || port_of(each->route.addr.src_addr) != port_of(mine.route.addr.dst_addr)) continue;

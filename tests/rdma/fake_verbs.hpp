@@ -76,7 +76,8 @@ public:
 
     ///@{
     /// The `nth` call from now of that name fails with `error`; the name is that of the table: "reg_mr". fail_any: of
-    /// whatever name; failed() tells which. A call that fails changes nothing.
+    /// whatever name; failed() tells which. A call that fails changes nothing. "make_ready": of the steps in
+    /// get_cm_event that a queue pair takes when it is accepted, which then says CONNECT_ERROR.
     void fail(std::string_view call, std::uint64_t nth, int error);
     void fail_any(std::uint64_t nth, int error);
     std::string failed() const;

@@ -86,6 +86,7 @@ struct fake_event_channel : rdma_event_channel {
 };
 struct fake_id : rdma_cm_id {
     bool listens = false;
+    bool connects = false;
     bool established = false;
     fake_id* peer = nullptr;
     fake_id* from = nullptr; ///< of a request: the id that connects, null for one from nowhere
