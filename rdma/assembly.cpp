@@ -3,6 +3,7 @@
 #include <sluice/blocking.hpp>
 #include <sluice/contract.hpp>
 
+#include "rdma/quirks.hpp"
 #include "runtime/log.hpp"
 
 #include <algorithm>
@@ -71,7 +72,7 @@ greeting greeting_of(greeting::kind what, const connection_options& options, con
     greeting g;
     g.what = what;
     g.lanes = static_cast<std::uint8_t>(options.lanes);
-    g.atomics = from.on->on().limits().atomic_cap != IBV_ATOMIC_NONE;
+    g.atomics = from.on->on().quirks().atomics; // shares are registered for them under the same condition
     g.slots = static_cast<std::uint16_t>(from.slots - slots_kept_back);
     g.credits = static_cast<std::uint16_t>(options.receive_credits);
     g.operations_in_flight = options.operations_in_flight;

@@ -3,6 +3,7 @@
 #include "tests/rdma/set_up_fixture.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 using namespace sluice;
 using namespace sluice::testing;
@@ -63,6 +64,22 @@ TEST_CASE("Assembly.the_smaller_of_both_limits_counts") {
     CHECK(both.atomics);
     theirs.atomics = false;
     CHECK_FALSE(rdma::meet(mine, theirs).atomics);
+}
+
+TEST_CASE("Assembly.atomics_are_announced_where_memory_is_shared_for_them") {
+    fake_device_options hardware; // one that says it has atomics, over a transport that has none
+    hardware.node = IBV_NODE_RNIC;
+    hardware.transport = IBV_TRANSPORT_IWARP;
+    hardware.limits.atomic_cap = IBV_ATOMIC_HCA;
+    const bool iwarp = GENERATE(false, true);
+    two_ends ends(iwarp ? hardware : fake_device_options());
+    const auto body = [](two_ends& e, bool none) -> task<void> {
+        assembly parts;
+        parts.on = co_await rail_on(e.card);
+        check_ok(parts.take_slots());
+        CHECK(rdma::greeting_of(greeting::kind::request, {}, parts, 1).atomics != none);
+    };
+    ends.run(body(ends, iwarp));
 }
 
 TEST_CASE("Assembly.eight_transmissions_fit_into_the_peer_timeout") {
