@@ -91,11 +91,14 @@ task<result<void>> reach(attempt& a) {
 task<result<void>> take_rail(attempt& a) {
     ibv_context* context = a.parts.lanes.front().id->get()->verbs;
     SLUICE_EXPECTS(context != nullptr, "rdma: an id with a path and without a device");
-    auto on = co_await run_blocking([context] { return device::of(context); });
-    if (!on) co_return std::move(on).error();
-    auto found = co_await rail::of(**on);
-    if (!found) co_return std::move(found).error();
-    a.parts.on = std::move(*found);
+    if (device* const known = device::known(context)) a.parts.on = rail::existing(a.home, *known);
+    if (a.parts.on == nullptr || !a.parts.on->on().is_alive()) {
+        auto on = co_await run_blocking([context] { return device::of(context); });
+        if (!on) co_return std::move(on).error();
+        auto found = co_await rail::of(**on);
+        if (!found) co_return std::move(found).error();
+        a.parts.on = std::move(*found);
+    }
     co_return a.parts.take_slots();
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <fcntl.h>
 #include <utility>
@@ -22,13 +23,22 @@ constexpr std::uint32_t message_bytes_least = 4096;
 
 /// All devices of the process. Not destroyed: threads may use them until the very end.
 struct open_devices {
-    std::mutex mutex; // held while one is opened: the next that wants it waits for it
+    std::mutex mutex; // for the books alone, never while a device is opened: that takes as long as memory is large
+    std::condition_variable decided;
     std::vector<device*> all;
-    std::vector<device*> gone; // may still be used
+    std::vector<device*> gone;           // may still be used
+    std::vector<ibv_context*> in_making; // somebody opens them
 
     static open_devices& instance() noexcept {
         static auto& only = *new open_devices;
         return only;
+    }
+    device* find(const ibv_context* context) const noexcept {
+        const auto known = std::ranges::find(all, context, &device::context);
+        return known == all.end() ? nullptr : *known;
+    }
+    void put_aside(device& one) {
+        if (std::erase(all, &one) != 0) gone.push_back(&one);
     }
 };
 
@@ -55,6 +65,10 @@ device::impl::~impl() {
 }
 
 result<void> device::impl::open() {
+    auto known = held_devices::take();
+    if (!known) return std::move(known).error();
+    if (!known->contains(context)) return error::from_errno(ENODEV, "rdma device " + name + " is gone");
+    held = std::move(*known);
     // Linux copies registered pages for the child since 5.12, so that there is nothing to prepare; ibv_fork_init()
     // would split mappings until there are too many [ibv_is_fork_initialized(3), vm.max_map_count].
     if (api().is_fork_initialized() == IBV_FORK_DISABLED)
@@ -88,18 +102,37 @@ device::~device() = default;
 result<device*> device::of(ibv_context* context) {
     SLUICE_EXPECTS(context != nullptr, "rdma device: an id that is bound to no device");
     open_devices& open = open_devices::instance();
-    const std::lock_guard lock(open.mutex);
-    const auto known = std::ranges::find(open.all, context, &device::context);
-    if (known != open.all.end()) {
-        // The library may have closed a context and opened another one in its place.
-        if ((*known)->is_alive() && (*known)->name() == context->device->name) return *known;
-        open.gone.push_back(*known);
-        open.all.erase(known);
+    std::unique_lock lock(open.mutex);
+    for (;;) {
+        if (device* const there = open.find(context)) {
+            lock.unlock();
+            there->drain_events(); // where no rail watches them, nobody has heard yet that it is gone
+            if (there->is_alive()) return there;
+            lock.lock();
+            open.put_aside(*there);
+        } else if (std::ranges::count(open.in_making, context) != 0) {
+            open.decided.wait(lock);
+        } else break;
     }
+    open.in_making.push_back(context);
+    lock.unlock();
     auto made = std::make_unique<impl>(context);
-    if (auto done = made->open(); !done) return done.error();
+    auto done = made->open();
+    lock.lock();
+    std::erase(open.in_making, context);
+    open.decided.notify_all();
+    if (!done) {
+        lock.unlock(); // what was registered goes again
+        return std::move(done).error();
+    }
     open.all.push_back(new device(std::move(made)));
     return open.all.back();
+}
+
+device* device::known(const ibv_context* context) noexcept {
+    open_devices& open = open_devices::instance();
+    const std::lock_guard lock(open.mutex);
+    return open.find(context);
 }
 
 void device::close_all() noexcept {

@@ -36,15 +36,19 @@ private:
 };
 
 /// An RDMA device as this process uses it: one protection domain, the memory known to it, its limits, its events.
-/// Opened when first needed and then kept until the process ends or the device goes.
+/// Opened when first needed and then kept until the process ends or the device goes. Its context, which is librdmacm's,
+/// is not closed before this is, nor replaced by another one at its address.
 ///
 /// Thread rule: thread-safe, except where said.
 class device {
 public:
     /// The device behind a verbs context, as a connection manager id names it; opens it if need be, which registers all
-    /// memory that is known to the library: for a helper thread. One that is gone is replaced by what has come in its
-    /// place. Errors: out_of_resources (memlock: limit, need and remedy), what verbs report.
+    /// memory that is known to the library, or waits for another thread that opens it: for a helper thread. One that is
+    /// gone is replaced by what has come in its place. Errors: out_of_resources (memlock: limit, need and remedy), what
+    /// verbs report.
     static result<device*> of(ibv_context* context);
+    /// The device behind it if it was opened, or null; it may have gone since. At once, on any thread.
+    static device* known(const ibv_context* context) noexcept;
     /// For tests: gives everything back to verbs. Nothing of rdma/ lives.
     static void close_all() noexcept;
 

@@ -2,6 +2,7 @@
 
 #include "rdma/device.hpp"
 #include "rdma/device_events.hpp"
+#include "rdma/held_devices.hpp"
 #include "rdma/quirks.hpp"
 #include "runtime/registration.hpp"
 
@@ -27,6 +28,7 @@ struct device::impl final : detail::registrar {
     void deregister(ibv_mr* mr) noexcept;
 
     // constant after open
+    std::optional<held_devices> held; // so that the context stays what it is as long as this lives
     ibv_context* context;
     std::string name;
     ibv_pd* pd = nullptr;

@@ -1,4 +1,5 @@
 #include "rdma/device_list.hpp"
+#include "rdma/held_devices.hpp"
 #include "rdma/limits.hpp"
 
 #include "runtime/log.hpp"
@@ -61,20 +62,14 @@ result<listed_device> describe(ibv_context* context, const ifaddrs* addresses) {
 } // namespace
 
 result<std::vector<listed_device>> list_devices() {
-    int count = 0;
-    errno = 0;
-    const std::unique_ptr<ibv_context*, void (*)(ibv_context**)> contexts(api().get_devices(&count),
-                                                                          [](ibv_context** list) {
-                                                                              if (list != nullptr)
-                                                                                  api().free_devices(list);
-                                                                          });
-    if (contexts == nullptr) return verbs_error(errno, "rdma_get_devices");
+    const auto known = held_devices::take();
+    if (!known) return known.error();
     ifaddrs* first = nullptr;
     if (getifaddrs(&first) != 0) first = nullptr;
     const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> addresses(first, [](ifaddrs* all) { freeifaddrs(all); });
     std::vector<listed_device> all;
-    for (int i = 0; i < count; ++i) {
-        auto one = describe(contexts.get()[i], addresses.get());
+    for (ibv_context* context : known->all()) {
+        auto one = describe(context, addresses.get());
         if (one) all.push_back(std::move(*one));
         else SLUICE_LOG(warning, "rdma: left out: ", one.error().message());
     }

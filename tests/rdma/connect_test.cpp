@@ -338,6 +338,7 @@ TEST_CASE("Rdma_connect.every_call_that_fails_is_named_and_leaves_nothing_behind
                                  "accept",
                                  "create_qp",
                                  "modify_qp",
+                                 "get_devices",
                                  "query_device",
                                  "query_port",
                                  "alloc_pd",

@@ -9,6 +9,8 @@
 #include <catch2/generators/catch_generators_all.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cerrno>
+#include <chrono>
+#include <future>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -80,6 +82,62 @@ TEST_CASE("Threads that open a device at once get the same") {
     CHECK(fake.calls("alloc_pd") == 1);
 }
 
+TEST_CASE("A device that was unplugged keeps its context until nothing uses it") {
+    world fake;
+    ibv_context* const context = fake.add_device();
+    std::optional<memory_region> region = make_region();
+    device& d = open(context);
+    const auto shared = d.register_shared(region->view(), sluice::access::remote_read);
+    REQUIRE(shared);
+    fake.unplug(context);
+    fake.async_event(context, IBV_EVENT_DEVICE_FATAL);
+    d.deregister_shared(*shared);
+    region.reset();
+    const auto again = device::of(context);
+    REQUIRE_FALSE(again); // it is not among those that there are
+    CHECK(again.error() == std::errc::no_such_device);
+    CHECK_FALSE(d.is_alive());
+    ibv_context* const other = fake.add_device();
+    CHECK(open(other).is_alive());
+    CHECK(device::known(other) == &open(other));
+    CHECK(device::known(context) == nullptr);
+}
+
+TEST_CASE("A device that went while nobody watched its events is not given out") {
+    world fake;
+    ibv_context* const context = fake.add_device();
+    device& first = open(context);
+    CHECK(device::known(context) == &first);
+    fake.async_event(context, IBV_EVENT_DEVICE_FATAL);
+    device& second = open(context);
+    CHECK(&first != &second);
+    CHECK_FALSE(first.is_alive());
+    CHECK(second.is_alive());
+}
+
+TEST_CASE("While a device is opened, others are, and those that are open are found") {
+    world fake;
+    ibv_context* const slow = fake.add_device();
+    ibv_context* const quick = fake.add_device();
+    ibv_context* const there = fake.add_device();
+    device& known = open(there);
+    const memory_region region = make_region();
+    fake.hold_calls("reg_mr", slow);
+    auto first = std::async(std::launch::async, [&] { return device::of(slow); });
+    auto second = std::async(std::launch::async, [&] { return device::of(slow); });
+    while (fake.waiting_calls() == 0) std::this_thread::yield();
+    auto others = std::async(std::launch::async, [&] {
+        const bool same = device::known(there) == &known && device::of(there).value() == &known;
+        return same && device::known(slow) == nullptr && device::of(quick).has_value();
+    });
+    CHECK(others.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+    fake.release_calls();
+    CHECK(others.get());
+    const auto made = first.get();
+    REQUIRE(made);
+    CHECK(*made == second.get().value());
+}
+
 TEST_CASE("Whichever call fails, opening names it and leaves nothing behind") {
     world fake;
     ibv_context* const context = fake.add_device();
@@ -103,11 +161,13 @@ TEST_CASE("Whichever call fails, opening names it and leaves nothing behind") {
         } else {
             ++failures;
             CHECK(made.error() == std::errc::io_error);
-            CHECK_THAT(made.error().message(), ContainsSubstring("ibv_" + failed) && ContainsSubstring("fake0"));
+            const bool of_all = failed == "get_devices";
+            CHECK_THAT(made.error().message(), ContainsSubstring((of_all ? "rdma_" : "ibv_") + failed));
+            if (!of_all) CHECK_THAT(made.error().message(), ContainsSubstring("fake0"));
         }
         CHECK(fake.alive().all() == 0);
     }
-    CHECK(failures == 3); // query_device, query_port, alloc_pd
+    CHECK(failures == 4); // get_devices, query_device, query_port, alloc_pd
 }
 
 TEST_CASE("Memory that a limit of the process forbids fails the opening, with the remedy") {

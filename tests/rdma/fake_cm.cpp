@@ -149,6 +149,7 @@ int destroy_id(rdma_cm_id* id) {
         if (each->from == &mine) each->from = nullptr;
     }
     w.drop(w.ids, mine);
+    w.close_unplugged();
     return 0;
 }
 
@@ -305,7 +306,7 @@ int disconnect(rdma_cm_id* id) {
 int create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attributes) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    int error = w.enter("create_qp");
+    int error = w.enter("create_qp", pd->context);
     fake_id& mine = w.of(w.ids, id);
     if (error == 0 && (mine.qp != nullptr || mine.verbs == nullptr || pd->context != mine.verbs)) error = EINVAL;
     if (error != 0) return failed_with(error);

@@ -20,7 +20,7 @@ int failed_with(int error) noexcept {
 ibv_comp_channel* create_comp_channel(ibv_context* context) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("create_comp_channel")) {
+    if (const int error = w.enter("create_comp_channel", context)) {
         errno = error;
         return nullptr;
     }
@@ -33,7 +33,7 @@ ibv_comp_channel* create_comp_channel(ibv_context* context) {
 int destroy_comp_channel(ibv_comp_channel* channel) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("destroy_comp_channel")) return failed_with(error);
+    if (const int error = w.enter("destroy_comp_channel", channel->context)) return failed_with(error);
     fake_channel& mine = w.of(w.channels, channel);
     if (mine.refcnt != 0) {
         w.broken("destroy_comp_channel: completion queues use it");
@@ -46,7 +46,7 @@ int destroy_comp_channel(ibv_comp_channel* channel) {
 ibv_cq* create_cq(ibv_context* context, int entries, void* cookie, ibv_comp_channel* channel, int vector) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    int error = w.enter("create_cq");
+    int error = w.enter("create_cq", context);
     const auto& device = static_cast<const fake_device&>(*context);
     if (error == 0 && (entries <= 0 || entries > device.options.limits.max_cqe)) error = EINVAL;
     if (error == 0 && (vector < 0 || vector >= context->num_comp_vectors)) error = EINVAL;
@@ -66,7 +66,7 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cookie, ibv_comp_chan
 int destroy_cq(ibv_cq* cq) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("destroy_cq")) return failed_with(error);
+    if (const int error = w.enter("destroy_cq", cq->context)) return failed_with(error);
     fake_cq& mine = w.of(w.cqs, cq);
     if (mine.users != 0) {
         w.broken("destroy_cq: " + std::to_string(mine.users) + " queue pairs use it");
@@ -88,7 +88,7 @@ int destroy_cq(ibv_cq* cq) {
 int poll_cq(ibv_cq* cq, int entries, ibv_wc* into) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("poll_cq")) return -failed_with(error);
+    if (const int error = w.enter("poll_cq", cq->context)) return -failed_with(error);
     fake_cq& mine = w.of(w.cqs, cq);
     int count = 0;
     while (count < entries && !mine.entries.empty()) {
@@ -103,7 +103,7 @@ int poll_cq(ibv_cq* cq, int entries, ibv_wc* into) {
 int req_notify_cq(ibv_cq* cq, int solicited_only) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("req_notify_cq")) return failed_with(error);
+    if (const int error = w.enter("req_notify_cq", cq->context)) return failed_with(error);
     fake_cq& mine = w.of(w.cqs, cq);
     if (solicited_only != 0) w.broken("req_notify_cq: nobody sends solicited events here");
     if (mine.channel == nullptr) w.broken("req_notify_cq: the completion queue has no channel");
@@ -153,7 +153,7 @@ void ack_cq_events(ibv_cq* cq, unsigned events) {
 ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    int error = w.enter("create_srq");
+    int error = w.enter("create_srq", pd->context);
     const auto& limits = static_cast<const fake_device&>(*pd->context).options.limits;
     if (error == 0 &&
         (attributes->attr.max_wr == 0 || attributes->attr.max_wr > static_cast<unsigned>(limits.max_srq_wr)))
@@ -175,7 +175,7 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
 int destroy_srq(ibv_srq* srq) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("destroy_srq")) return failed_with(error);
+    if (const int error = w.enter("destroy_srq", srq->context)) return failed_with(error);
     fake_srq& mine = w.of(w.srqs, srq);
     if (mine.users != 0) {
         w.broken("destroy_srq: " + std::to_string(mine.users) + " queue pairs use it");
@@ -260,7 +260,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("modify_qp")) return failed_with(error);
+    if (const int error = w.enter("modify_qp", qp->context)) return failed_with(error);
     fake_qp& mine = w.of(w.qps, qp);
     mine.modifications.push_back(*attributes);
     if ((mask & IBV_QP_STATE) == 0) return 0;

@@ -37,9 +37,14 @@ ibv_context** get_devices(int* count) {
         errno = error;
         return nullptr;
     }
+    w.close_unplugged();
     auto** list = static_cast<ibv_context**>(std::calloc(w.devices.size() + 1, sizeof(ibv_context*)));
     std::size_t i = 0;
-    for (fake_device& each : w.devices) list[i++] = &each;
+    for (fake_device& each : w.devices) {
+        if (each.unplugged) continue;
+        list[i++] = &each;
+        ++each.listed;
+    }
     if (count != nullptr) *count = static_cast<int>(i);
     ++w.device_lists;
     return list;
@@ -50,13 +55,15 @@ void free_devices(ibv_context** list) {
     const std::lock_guard lock(w.mutex);
     w.enter("free_devices");
     if (w.device_lists-- == 0) w.broken("free_devices: no list is out");
+    for (ibv_context** each = list; *each != nullptr; ++each) --device_of(*each).listed;
+    w.close_unplugged();
     std::free(list);
 }
 
 int query_device(ibv_context* context, ibv_device_attr* attributes) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("query_device")) return failed_with(error);
+    if (const int error = w.enter("query_device", context)) return failed_with(error);
     *attributes = device_of(context).options.limits;
     return 0;
 }
@@ -64,7 +71,7 @@ int query_device(ibv_context* context, ibv_device_attr* attributes) {
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("query_port")) return failed_with(error);
+    if (const int error = w.enter("query_port", context)) return failed_with(error);
     const auto& ports = device_of(context).options.ports;
     if (port == 0 || port > ports.size()) return failed_with(EINVAL);
     *attributes = ports[port - 1U].attributes;
@@ -74,7 +81,7 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attribute
 int query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid_entry* entry) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("query_gid")) return failed_with(error);
+    if (const int error = w.enter("query_gid", context)) return failed_with(error);
     const auto& ports = device_of(context).options.ports;
     if (port == 0 || port > ports.size()) return failed_with(EINVAL);
     const fake_port& at = ports[port - 1U];
@@ -95,7 +102,7 @@ int query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid_entry*
 int get_async_event(ibv_context* context, ibv_async_event* event) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("get_async_event")) {
+    if (const int error = w.enter("get_async_event", context)) {
         errno = error;
         return -1;
     }
@@ -159,7 +166,7 @@ int is_fork_initialized() {
 ibv_pd* alloc_pd(ibv_context* context) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("alloc_pd")) {
+    if (const int error = w.enter("alloc_pd", context)) {
         errno = error;
         return nullptr;
     }
@@ -171,7 +178,7 @@ ibv_pd* alloc_pd(ibv_context* context) {
 int dealloc_pd(ibv_pd* pd) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("dealloc_pd")) return failed_with(error);
+    if (const int error = w.enter("dealloc_pd", pd->context)) return failed_with(error);
     fake_pd& mine = w.of(w.pds, pd);
     if (mine.users != 0) {
         w.broken("dealloc_pd: " + std::to_string(mine.users) + " objects use it");
@@ -183,8 +190,9 @@ int dealloc_pd(ibv_pd* pd) {
 
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t bytes, int access) {
     fake_world& w = the_world();
-    const std::lock_guard lock(w.mutex);
-    int error = w.enter("reg_mr");
+    std::unique_lock lock(w.mutex);
+    w.wait_if_held(lock, "reg_mr", pd->context);
+    int error = w.enter("reg_mr", pd->context);
     fake_pd& home = w.of(w.pds, pd);
     const fake_device& device = device_of(pd->context);
     constexpr int remote_writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
@@ -212,7 +220,7 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t bytes, int access) {
 int dereg_mr(ibv_mr* mr) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    if (const int error = w.enter("dereg_mr")) return failed_with(error);
+    if (const int error = w.enter("dereg_mr", mr->context)) return failed_with(error);
     fake_mr& mine = w.of(w.mrs, mr);
     --w.of(w.pds, mine.pd).users;
     w.drop(w.mrs, mine);
@@ -271,6 +279,25 @@ int fake_world::enter(std::string_view call) {
         failed = call;
     }
     return error;
+}
+
+int fake_world::enter(std::string_view call, ibv_context* context) {
+    if (device_of(context).closed) broken(std::string(call) + ": librdmacm has closed the context");
+    return enter(call);
+}
+
+void fake_world::wait_if_held(std::unique_lock<std::mutex>& lock, std::string_view call, const ibv_context* context) {
+    ++waiting;
+    released.wait(lock, [&] { return held_on != context || held_call != call; });
+    --waiting;
+}
+
+/// [librdmacm's cma.c: sync_devices_list, ucma_put_device, rdma_free_devices]
+void fake_world::close_unplugged() {
+    for (fake_device& each : devices) {
+        const auto bound = std::ranges::count_if(ids, [&](const auto& id) { return id->verbs == &each; });
+        if (each.unplugged && bound == 0 && each.listed == 0) each.closed = true;
+    }
 }
 
 void fake_world::async(ibv_context* context, ibv_async_event event) {
@@ -390,6 +417,12 @@ ibv_context* fake_verbs::add_device(const fake_device_options& options) {
     return &made;
 }
 
+void fake_verbs::unplug(ibv_context* context) {
+    const std::lock_guard lock(world_->mutex);
+    device_of(context).unplugged = true;
+    world_->close_unplugged();
+}
+
 void fake_verbs::fail(std::string_view call, std::uint64_t nth, int error) {
     const std::lock_guard lock(world_->mutex);
     world_->failures.push_back({std::string(call), nth, error});
@@ -411,6 +444,21 @@ std::uint64_t fake_verbs::calls(std::string_view call) const {
     for (const auto& [name, count] : world_->calls)
         if (call.empty() || name == call) all += count;
     return all;
+}
+
+void fake_verbs::hold_calls(std::string_view call, ibv_context* context) {
+    const std::lock_guard lock(world_->mutex);
+    world_->held_call = call;
+    world_->held_on = context;
+}
+std::size_t fake_verbs::waiting_calls() const {
+    const std::lock_guard lock(world_->mutex);
+    return world_->waiting;
+}
+void fake_verbs::release_calls() {
+    const std::lock_guard lock(world_->mutex);
+    world_->held_on = nullptr;
+    world_->released.notify_all();
 }
 
 fake_counts fake_verbs::alive() const {

@@ -73,6 +73,9 @@ public:
     fake_verbs& operator=(const fake_verbs&) = delete;
 
     ibv_context* add_device(const fake_device_options& options = {});
+    /// The device goes from the machine, and librdmacm notices: its context is closed as soon as no id is bound to it
+    /// and no list of devices is out that has it. Whatever is done with it afterwards breaks a rule.
+    void unplug(ibv_context* context);
 
     ///@{
     /// The `nth` call from now of that name fails with `error`; the name is that of the table: "reg_mr". fail_any: of
@@ -88,6 +91,13 @@ public:
     void stop_list(std::size_t taken, int error, bool names_the_next = true);
     /// Calls so far of that name; of all when it is empty.
     std::uint64_t calls(std::string_view call = {}) const;
+
+    ///@{
+    /// Calls of that name on this device wait where they are, on their threads, until they are released.
+    void hold_calls(std::string_view call, ibv_context* context);
+    std::size_t waiting_calls() const;
+    void release_calls();
+    ///@}
 
     fake_counts alive() const;
     /// What broke a rule of verbs, one sentence each. Taken: the destructor doesn't complain of them any more.

@@ -3,6 +3,7 @@
 #include "tests/rdma/fake_verbs.hpp"
 #include "tests/support/temporary_directory.hpp"
 
+#include <condition_variable>
 #include <deque>
 #include <list>
 #include <map>
@@ -34,6 +35,9 @@ struct fake_device : ibv_context {
     ibv_device about{};
     fake_fd events;
     std::deque<ibv_async_event> queued;
+    std::size_t listed = 0; ///< in lists of devices that are out
+    bool unplugged = false;
+    bool closed = false;
 };
 struct fake_pd : ibv_pd {
     std::size_t users = 0;
@@ -119,6 +123,12 @@ struct fake_world {
     std::optional<stopped_list> stop_list;
     std::string failed;
     std::map<std::string, std::uint64_t, std::less<>> calls;
+    std::string held_call;
+    ibv_context* held_on = nullptr;
+    std::size_t waiting = 0;
+    std::condition_variable released;
+    /// For a call before it looks at anything; the mutex is free meanwhile.
+    void wait_if_held(std::unique_lock<std::mutex>& lock, std::string_view call, const ibv_context* context);
     std::vector<std::string> violations;
     bool leaks_forgiven = false;
 
@@ -147,6 +157,9 @@ struct fake_world {
 
     /// The error that this call is to fail with, or 0. Counts it.
     int enter(std::string_view call);
+    /// The same of a call that uses a device's context, which must be open.
+    int enter(std::string_view call, ibv_context* context);
+    void close_unplugged();
     void broken(std::string what) { violations.push_back(std::move(what)); }
     /// By what `object` points to, which must be one of them.
     template <class Fake, class Base>
