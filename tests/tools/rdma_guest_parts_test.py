@@ -137,6 +137,23 @@ class CommandLine(unittest.TestCase):
     def test_on_the_host_the_status_is_the_programs(self):
         self.assertEqual(self.run_tool("--host", "true", "--and", "bash", "-c", "exit 3")[0], 3)
 
+    def test_on_the_host_what_programs_leave_comes_back_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            status, lines = self.run_tool("--host", "--out", f"{folder}/results", "bash", "-c", "echo one >$OUT/a",
+                                          "--and", "bash", "-c", "cat $OUT/a >$OUT/b; exit 4")
+            self.assertEqual((status, lines), (4, []))
+            self.assertEqual((Path(folder) / "results/b").read_text(), "one\n")
+
+    def test_on_the_host_the_timeout_is_for_all_programs(self):
+        status, lines = self.run_tool("--host", "--timeout", "0.01", "sleep", "0.4", "--and", "sleep", "0.4", "--and", "true")
+        self.assertEqual((status, lines), (124, ["rdma-guest: stopped after 1 s"]))
+
+    def test_the_host_is_not_asked_for_what_only_the_guest_has(self):
+        for option in (["--provider", "siw"], ["--kernel", "6.1"], ["--two-hosts"]):
+            status, lines = self.run_tool("--host", *option, "true")
+            self.assertEqual(status, 2)
+            self.assertIn(f"--host and {option[0]} contradict each other", lines[-1])
+
 
 class Log(unittest.TestCase):
     def some(self, *names):
