@@ -49,13 +49,13 @@ constexpr provider over_rdma(const char* name, const char* listen_on, std::uint3
             .refusal_keeps_connection = false, .atomic_with_cpu = false};
 }
 struct rdma_ipv4 {
-    static constexpr provider row = over_rdma("rdma over IPv4", "$SLUICE_TEST_RDMA_IPV4", 1, over_2_gib);
+    static constexpr provider row = over_rdma("rdma over IPv4", "$SLUICE_TEST_RDMA_IPV4", 1);
 };
 struct rdma_ipv6 {
     static constexpr provider row = over_rdma("rdma over IPv6", "$SLUICE_TEST_RDMA_IPV6", 1);
 };
 struct rdma_large_mtu {
-    static constexpr provider row = over_rdma("rdma with a large MTU", "$SLUICE_TEST_RDMA_LARGE_MTU", 1);
+    static constexpr provider row = over_rdma("rdma with a large MTU", "$SLUICE_TEST_RDMA_LARGE_MTU", 1, over_2_gib);
 };
 struct rdma_lanes {
     static constexpr provider row = over_rdma("rdma with four lanes", "$SLUICE_TEST_RDMA_IPV4", 4);
