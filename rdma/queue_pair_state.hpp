@@ -51,7 +51,7 @@ public:
     void take(link_list& other) noexcept {
         while (!other.empty()) push(other.pop());
     }
-    /// `visit` may unlink the one that it is given.
+    /// `visit` may unlink the one that it is given, and no other.
     template <class Visit>
     void for_each(Visit visit) {
         for (list_link* at = head_.next; at != &head_;) {

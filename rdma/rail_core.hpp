@@ -138,6 +138,7 @@ private:
     queue_pair_state* find_new(std::uint32_t number) noexcept;
     void take_changes() noexcept;
     void forget(queue_pair_state& q) noexcept;
+    bool is_leaving(const queue_pair_state& q) const noexcept;
     void mark_failed(queue_pair_state& q) noexcept;
     void delete_dead() noexcept;
     void start_drain_timer(std::chrono::steady_clock::time_point at) noexcept;

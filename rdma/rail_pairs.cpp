@@ -52,6 +52,11 @@ void rail_core::leave(queue_pair_state& q) {
     changed_.store(true, std::memory_order_release);
 }
 
+/// Under the mutex: another thread destroys it now, or has.
+bool rail_core::is_leaving(const queue_pair_state& q) const noexcept {
+    return std::find(departures_.begin(), departures_.end(), &q) != departures_.end();
+}
+
 void rail_core::bury_later(std::unique_ptr<queue_pair_state> q) noexcept {
     const std::lock_guard lock(mutex_);
     q->next_dead = std::exchange(departed_, q.get());
@@ -66,6 +71,7 @@ void rail_core::take_changes() noexcept {
     for (queue_pair_state* q : departures_) forget(*q);
     departures_.clear();
     for (queue_pair_state* q : arrivals_) {
+        if (q->gave_up()) continue; // its number may be another's already
         pairs_.insert(q->number, *q);
         q->in_map = true;
     }
@@ -118,9 +124,15 @@ void rail_core::mark_failed(queue_pair_state& q) noexcept {
 void rail_core::fail(queue_pair_state& q) noexcept {
     if (q.failed) return;
     mark_failed(q);
-    ibv_qp_attr attributes{};
-    attributes.qp_state = IBV_QPS_ERR;
-    if (const int failed = api_.modify_qp(q.qp, &attributes, IBV_QP_STATE); failed != 0) {
+    int failed = 0;
+    {
+        const std::lock_guard lock(mutex_);
+        if (is_leaving(q)) return;
+        ibv_qp_attr attributes{};
+        attributes.qp_state = IBV_QPS_ERR;
+        failed = api_.modify_qp(q.qp, &attributes, IBV_QP_STATE);
+    }
+    if (failed != 0) {
         SLUICE_LOG(warning, "ibv_modify_qp to error on ", on_.name(), ", queue pair ", std::to_string(q.number), ": ",
                    std::strerror(failed < 0 ? -failed : failed), "; destroying it instead");
         give_up(q);
@@ -133,12 +145,15 @@ void rail_core::fail(queue_pair_state& q) noexcept {
 void rail_core::give_up(queue_pair_state& q) noexcept {
     SLUICE_EXPECTS(q.failed, "rail: a queue pair given up that has not failed");
     if (q.gave_up()) return;
-    if (changed_.load(std::memory_order_acquire)) take_changes();
     // Its number may be given to another one as soon as it is destroyed.
     if (std::exchange(q.in_map, false)) pairs_.erase(q.number);
     static_cast<draining_link&>(q).unlink();
-    api_.destroy_qp(q.id);
-    q.qp = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        if (is_leaving(q)) return;
+        api_.destroy_qp(q.id);
+        q.qp = nullptr;
+    }
     q.sends.take_back();
     q.receives_done = true;
     wants_attention(q, queue_pair_state::tell_returned | queue_pair_state::tell_room);
@@ -147,6 +162,7 @@ void rail_core::give_up(queue_pair_state& q) noexcept {
 void rail_core::check_draining() noexcept {
     const auto now = std::chrono::steady_clock::now();
     auto next = std::chrono::steady_clock::time_point::max();
+    if (changed_.load(std::memory_order_acquire)) take_changes(); // not among what follows: it may unlink any of them
     draining_.for_each([&](draining_link& link) {
         auto& q = static_cast<queue_pair_state&>(link);
         const auto receives_end = q.failed_at + receives_flushed_within;
