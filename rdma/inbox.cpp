@@ -56,6 +56,7 @@ result<void> inbox::on_offer(const frame& f) {
         return error(errc::protocol_error, "frame offer: a message of " + std::to_string(f.size) + " bytes, allowed is " +
                                                std::to_string(slot_payload_bytes + 1) + ".." +
                                                std::to_string(connection_.terms().message_bytes_max));
+    if (connection_.said_goodbye()) return {}; // the peer will hear of it and give it up
     if (auto ok = admit({.what = frame_type::offer, .size = f.size}); !ok) return ok;
     deliver();
     return {};
@@ -155,14 +156,17 @@ void inbox::cancel(transfer& t, error why) noexcept {
     t.complete(std::move(why));
 }
 
-void inbox::close() noexcept {
-    if (std::exchange(closed_, true)) return;
-    // Offers whose data will not come are no messages any more.
+void inbox::drop_offers() noexcept {
     net::ring_queue<entry> kept;
     for (; !entries_.empty(); entries_.pop())
         if (entries_.front().what != frame_type::offer) kept.push(entries_.front());
     entries_ = std::move(kept);
     deliver();
+}
+
+void inbox::close() noexcept {
+    if (std::exchange(closed_, true)) return;
+    drop_offers();
     for (; !filling_.empty(); filling_.pop())
         if (transfer* receive = filling_.front().receive; receive != nullptr) receive->complete(connection_.cause());
 }

@@ -24,6 +24,8 @@ public:
 
     void start(detail::transfer& t) noexcept;
     void cancel(detail::transfer& t, error why) noexcept;
+    /// The data of offers will not come any more: they are no messages.
+    void drop_offers() noexcept;
     /// No more will come: what is here can still be received, everything else ends with the connection's cause.
     void close() noexcept;
 

@@ -45,7 +45,9 @@ void outbox::start(transfer& t) noexcept {
 }
 
 void outbox::control(const frame& f, std::uint32_t on) {
-    if (shut_) return;
+    // After our goodbye the peer takes nothing else. What it asked for before it heard that, it does not wait for.
+    const bool parts = f.type == frame_type::goodbye || f.type == frame_type::goodbye_ack;
+    if (shut_ || (connection_.said_goodbye() && !parts)) return;
     control_.push({f, on});
     pump();
 }
@@ -234,6 +236,10 @@ result<void> outbox::on_accept(const frame& f) {
     offers_.pop();
     if (f.size == 0) { // nobody wants it: gone, as far as this end is concerned
         if (t != nullptr) t->complete();
+        return {};
+    }
+    if (connection_.said_goodbye()) {
+        if (t != nullptr) t->complete(connection_.cause());
         return {};
     }
     if (t != nullptr) set_phase(*t, rdma_phase::streaming);

@@ -26,7 +26,8 @@ public:
     /// send and write_with_immediate.
     void start(detail::transfer& t) noexcept;
     void cancel(detail::transfer& t, error why) noexcept;
-    /// A frame without payload, before all messages that wait. `on` is its lane.
+    /// A frame without payload, before all messages that wait; nothing but the peer's goodbye is answered after ours.
+    /// `on` is its lane.
     void control(const frame& f, std::uint32_t on = 0);
     void on_work_done(detail::transfer* t, const work& w, const completion& how) noexcept;
     /// Sends as far as slots, credits and the send queue allow.

@@ -51,6 +51,7 @@ void rdma_connection::something_left() noexcept {
     if (state_ != state::closing || !requester_.all_left() || !outbox_.all_left()) return;
     state_ = state::said_goodbye;
     outbox_.control({.type = frame_type::goodbye});
+    inbox_.drop_offers();
 }
 
 void rdma_connection::on_goodbye() noexcept {

@@ -65,6 +65,8 @@ public:
     void fail(error why) noexcept;
     /// A part of t failed: says why for t, if it is to blame, and for the connection.
     void work_failed(const detail::transfer& t, const work& w, const completion& how);
+    /// The goodbye of this end is on its way: nothing but credits and goodbye_ack may follow it.
+    bool said_goodbye() const noexcept { return state_ == state::said_goodbye; }
     /// Something was sent or given up: perhaps it is time for the goodbye.
     void something_left() noexcept;
 
