@@ -179,7 +179,7 @@ bool queue_pair::drain_now(std::chrono::nanoseconds limit) noexcept {
     }
     const bool in_time = q.drained();
     if (!in_time) core.give_up(q);
-    while (q.sends.in_flight() > 0) static_cast<void>(core.poll());
+    while (!q.drained()) static_cast<void>(core.poll());
     return in_time && !q.gave_up();
 }
 

@@ -45,6 +45,9 @@ struct completion {
     bool flushed() const noexcept { return status == IBV_WC_WR_FLUSH_ERR; }
 };
 
+/// Told like an event: the peer sent a frame longer than a slot, or more frames than it may before it is connected.
+inline constexpr auto broken_frames = static_cast<ibv_event_type>(31); // the highest bit of those that wait
+
 /// Who uses a queue pair: hears of everything on the rail's executor thread, from within the rail's poll, never from
 /// within a call to the queue pair. Meanwhile it may add work, fail, leave (set_user(nullptr)), and destroy this or any
 /// other queue pair that may be destroyed; drain_now() is not for callbacks.
@@ -58,7 +61,7 @@ public:
     virtual void on_room() noexcept = 0;
     /// An asynchronous event of the queue pair or its port [ibv_get_async_event(3)]; several of a kind may be told once.
     /// Device removal as IBV_EVENT_DEVICE_FATAL, a receive that failed as IBV_EVENT_QP_FATAL, a completion queue that
-    /// does not work any more as IBV_EVENT_CQ_ERR: with these the queue pair has failed already.
+    /// does not work any more as IBV_EVENT_CQ_ERR, or broken_frames: with these the queue pair has failed already.
     virtual void on_queue_pair_event(ibv_event_type what) noexcept = 0;
 
 protected:

@@ -78,7 +78,7 @@ struct queue_pair_state : posting_link, attention_link, draining_link {
         tell_events = 2,
         tell_returned = 4,
         tell_room = 8,
-        tell_receives_done = 16, ///< what there was of them is in the completion queue by now
+        tell_receives_done = 16, ///< what there was of them is in the completion queue
     };
 
     explicit queue_pair_state(send_queue&& queue) : sends(std::move(queue)) {}
@@ -101,12 +101,14 @@ struct queue_pair_state : posting_link, attention_link, draining_link {
     queue_pair_user* user = nullptr;
     bool had_user = false;
     bool failed = false;
+    bool doomed = false;         // once failed: to be destroyed
     bool receives_done = false;  // once failed: no receive of it comes any more
     bool cause_on_flush = false; // the failure is told with the next work that was flushed
     std::uint8_t to_tell = 0;
     std::uint32_t events = 0;                 // to tell, by the bit of their number
     completion cause{IBV_WC_WR_FLUSH_ERR, 0}; // of the next work that was never posted
     std::chrono::steady_clock::time_point failed_at{};
+    std::uint32_t held_count = 0;
     receive_queue::slot_list held; // frames that came while there was no user
 
     queue_pair_state* next_dead = nullptr; // of the rail's list of those that can go

@@ -1,6 +1,7 @@
 #include "rdma/no_sigpipe.hpp"
 #include "rdma/quirks.hpp"
 #include "rdma/rail_core.hpp"
+#include "rdma/terms.hpp"
 
 #include "runtime/log.hpp"
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::size_t polled_at_once = 32;
 constexpr int polls_in_a_row = 8; // of a queue that stays full, before others get their turn
+constexpr std::uint32_t held_max = slots_for_frames + slots_kept_back;
 
 constexpr completion success{IBV_WC_SUCCESS, 0};
 constexpr completion flushed{IBV_WC_WR_FLUSH_ERR, 0};
@@ -46,6 +48,7 @@ bool rail_core::poll() noexcept {
     post_all();
     bool found = false;
     for (std::size_t i = 0; i < queues_.size(); ++i) found = reap(*queues_[i]) || found;
+    destroy_doomed();
     found = tell_all() || found;
     receives_->post();
     post_all();
@@ -57,7 +60,7 @@ bool rail_core::poll() noexcept {
         return found;
     }
     // Slots that could not be posted must not wait for a completion: without them there may be none.
-    return found || !to_tell_.empty() || (receives_->behind() && !broken());
+    return found || !to_tell_.empty() || any_doomed_ || (receives_->behind() && !broken());
 }
 
 void rail_core::arm() noexcept {
@@ -84,6 +87,11 @@ bool rail_core::reap(completion_queue& from) noexcept {
         if (count < found.size()) return true;
     }
     return true;
+}
+
+/// All that came, however much: before a queue pair goes, or counts as drained. What came is at most the slots.
+void rail_core::reap_receives() noexcept {
+    while (!first_->broken() && reap(*first_)) {}
 }
 
 /// What reports to it can't be waited for any more.
@@ -142,9 +150,20 @@ void rail_core::on_received(const ibv_wc& wc) noexcept {
         if (q->user != nullptr && q->held.empty()) [[likely]] {
             q->user->on_frame(receives_->bytes(slot, wc.byte_len));
         } else if (q->user != nullptr || !q->had_user) {
-            receives_->hold(q->held, slot, wc.byte_len);
-            return;
+            if (q->held_count < held_max) {
+                ++q->held_count;
+                receives_->hold(q->held, slot, wc.byte_len);
+                return;
+            }
+            // The slots are there for all: what takes more than one connection's while it has no user is no peer.
+            SLUICE_LOG(warning, on_.name(), ": queue pair ", std::to_string(q->number), " sends more than ",
+                       std::to_string(held_max), " frames before it is connected");
+            add_event(*q, broken_frames);
+            fail(*q);
         }
+    } else if (q != nullptr && wc.status == IBV_WC_LOC_LEN_ERR) {
+        add_event(*q, broken_frames);
+        fail(*q);
     } else if (q != nullptr && wc.status != IBV_WC_WR_FLUSH_ERR) {
         SLUICE_LOG(warning, on_.name(), ": a receive of queue pair ", std::to_string(q->number), " failed with status ",
                    std::to_string(static_cast<int>(wc.status)));
@@ -165,7 +184,10 @@ bool rail_core::tell_all() noexcept {
 void rail_core::tell(queue_pair_state& q) noexcept {
     const unsigned what = std::exchange(q.to_tell, std::uint8_t{0});
     bool room = (what & (queue_pair_state::tell_room | queue_pair_state::tell_receives_done)) != 0;
-    if ((what & queue_pair_state::tell_receives_done) != 0) q.receives_done = true;
+    if ((what & queue_pair_state::tell_receives_done) != 0 && !q.receives_done) {
+        reap_receives();
+        q.receives_done = true;
+    }
     if ((what & queue_pair_state::tell_frames) != 0) tell_frames(q);
     if ((what & queue_pair_state::tell_events) != 0) tell_events(q);
     if ((what & queue_pair_state::tell_returned) != 0) room = tell_returned(q) || room;
@@ -176,7 +198,7 @@ void rail_core::tell_frames(queue_pair_state& q) noexcept {
     while (!q.held.empty() && q.user != nullptr) {
         q.user->on_frame(receives_->front(q.held));
         if (q.held.empty()) return; // it was destroyed meanwhile
-        receives_->give_back(receives_->take(q.held));
+        give_back_first_held(q);
     }
     if (q.user == nullptr && q.had_user) give_back_held(q);
 }
@@ -198,7 +220,12 @@ bool rail_core::tell_returned(queue_pair_state& q) noexcept {
 }
 
 void rail_core::give_back_held(queue_pair_state& q) noexcept {
-    while (!q.held.empty()) receives_->give_back(receives_->take(q.held));
+    while (!q.held.empty()) give_back_first_held(q);
+}
+
+void rail_core::give_back_first_held(queue_pair_state& q) noexcept {
+    --q.held_count;
+    receives_->give_back(receives_->take(q.held));
 }
 
 void rail_core::post_all() noexcept {
@@ -234,7 +261,7 @@ void rail_core::post_failed(queue_pair_state& q, std::uint32_t count, int reason
     q.cause = {status_of(reason), static_cast<std::uint32_t>(reason)};
     q.cause_on_flush = !known;
     fail(q);
-    if (q.gave_up() || q.sends.posted() == 0) return;
+    if (q.doomed || q.sends.posted() == 0) return;
     // The last that it took may be one that asks for no completion, and have ended before the queue pair was in error:
     // then nothing would ever tell. What is posted in error is flushed at once [IB 10.3.1]; room for it is there, for
     // what was refused has not taken it.

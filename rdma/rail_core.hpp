@@ -96,7 +96,7 @@ public:
     void take_out(queue_pair_state& q) noexcept;
     /// Deletes it, at the end of a poll if this is within one.
     void bury(std::unique_ptr<queue_pair_state> q) noexcept;
-    /// Destroys its verbs object now; what the device had of it comes back as flushed.
+    /// Has its verbs object destroyed by the next poll; what the device had of it comes back as flushed.
     void give_up(queue_pair_state& q) noexcept;
     /// Gives up those whose time is over.
     void check_draining() noexcept;
@@ -110,6 +110,7 @@ private:
 
     // completions: rail_completions.cpp
     bool reap(completion_queue& from) noexcept;
+    void reap_receives() noexcept;
     void queue_broke(completion_queue& which) noexcept;
     void break_all(const char* call, int reason) noexcept;
     void on_sent(const ibv_wc& wc) noexcept;
@@ -121,6 +122,7 @@ private:
     static bool tell_returned(queue_pair_state& q) noexcept;
     void tell_frames(queue_pair_state& q) noexcept;
     void give_back_held(queue_pair_state& q) noexcept;
+    void give_back_first_held(queue_pair_state& q) noexcept;
     static void retire(queue_pair_state& q, const completion& how) noexcept;
 
     // posting
@@ -140,6 +142,8 @@ private:
     void forget(queue_pair_state& q) noexcept;
     bool is_leaving(const queue_pair_state& q) const noexcept;
     void mark_failed(queue_pair_state& q) noexcept;
+    void destroy_doomed() noexcept;
+    void destroy(queue_pair_state& q) noexcept;
     void delete_dead() noexcept;
     void start_drain_timer(std::chrono::steady_clock::time_point at) noexcept;
     void add_event(queue_pair_state& q, ibv_event_type what) noexcept {
@@ -171,6 +175,7 @@ private:
     drain_timer timer_;
     net::background channel_watch_;
     net::background device_watch_;
+    bool any_doomed_ = false;
     bool polling_ = false;
     bool orphaned_ = false;
     bool device_gone_ = false; // which is all that its users are told

@@ -145,6 +145,20 @@ void rail_core::fail(queue_pair_state& q) noexcept {
 void rail_core::give_up(queue_pair_state& q) noexcept {
     SLUICE_EXPECTS(q.failed, "rail: a queue pair given up that has not failed");
     if (q.gave_up()) return;
+    draining_.push(q);
+    q.doomed = any_doomed_ = true;
+}
+
+/// What came for them is still handed over: with them the device forgets what it did not hand out.
+void rail_core::destroy_doomed() noexcept {
+    if (!std::exchange(any_doomed_, false)) return;
+    reap_receives();
+    draining_.for_each([&](draining_link& link) {
+        if (auto& q = static_cast<queue_pair_state&>(link); q.doomed) destroy(q);
+    });
+}
+
+void rail_core::destroy(queue_pair_state& q) noexcept {
     // Its number may be given to another one as soon as it is destroyed.
     if (std::exchange(q.in_map, false)) pairs_.erase(q.number);
     static_cast<draining_link&>(q).unlink();
@@ -168,6 +182,7 @@ void rail_core::check_draining() noexcept {
         const auto receives_end = q.failed_at + receives_flushed_within;
         const bool forgets = on_.quirks().forgets_reads;
         const auto work_ends = q.failed_at + (forgets ? receives_flushed_within : work_flushed_within);
+        if (q.doomed) return;
         if (!q.receives_done && now >= receives_end) wants_attention(q, queue_pair_state::tell_receives_done);
         if (q.sends.posted() == 0 && now >= receives_end) {
             link.unlink();

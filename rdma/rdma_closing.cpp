@@ -129,6 +129,9 @@ void rdma_connection::on_cm_event(const cm_event& e) noexcept {
 
 void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
     const std::string& device = rail_->on().name();
+    if (what == broken_frames)
+        fail(error(errc::protocol_error, "the peer " + terms_.peer_address + " sent a frame of more than " +
+                                             std::to_string(slot_bytes) + " bytes, or more frames than it has slots for"));
     switch (what) {
     case IBV_EVENT_QP_ACCESS_ERR:
     case IBV_EVENT_QP_REQ_ERR: // over iWARP and from some devices for the same

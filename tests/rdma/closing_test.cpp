@@ -1,4 +1,4 @@
-#include "tests/rdma/set_up_fixture.hpp"
+#include "tests/rdma/both_ends.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -84,4 +84,18 @@ TEST_CASE("Rdma_closing.an_access_that_fails_after_the_goodbye_is_no_failure") {
     ends.world.automatic(true);
     check_ok(ends.listen());
     ends.run(meet(ends, hears_of_it_after_the_goodbye, refused));
+}
+
+TEST_CASE("Rdma_closing.a_frame_longer_than_a_slot_is_the_peers_fault") {
+    two_ends ends;
+    ends.world.automatic(true);
+    check_ok(ends.listen());
+    ends.run([](two_ends& world) -> task<void> {
+        auto met = co_await meet(world);
+        world.world.deliver(met.of_client, std::vector<std::byte>(rdma::slot_bytes + 1));
+        const auto why = co_await met.client.closed();
+        check_error(why, condition::protocol_error);
+        CHECK(mentions(why.error(), "sent a frame of more than 4128 bytes"));
+        check_error(co_await met.server.closed(), condition::closed);
+    }(ends));
 }

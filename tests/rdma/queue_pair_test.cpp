@@ -469,6 +469,7 @@ TEST_CASE("Queue_pair.a_number_may_be_given_out_again_as_soon_as_its_queue_pair_
         } else { // it lives on without its verbs object
             world.fake.fail("modify_qp", 1, EIO);
             a.qp->fail();
+            world.turn();
         }
         world.fake.next_queue_pair_number(0xFFFFFF);
         test_pair b(world, on);
