@@ -21,6 +21,8 @@ struct settings {
     std::string directory = ".";   ///< where the temporary file of `file` goes
     std::size_t file_bytes = std::size_t{256} << 20;
     bool with_fio = true;          ///< beside `file`, where fio is installed
+    std::string address;           ///< rdma:// address of a device here; empty: the first one that is found
+    std::string wait = "all";      ///< of rdma-*: all, poll or event
     std::string engine = "all";    ///< contenders to run: all, ours or baseline; one alone is for profilers
     bool json = false;
 
@@ -59,5 +61,11 @@ void run_echo(const settings& s, report& out);
 void run_read(const settings& s, report& out);
 void run_write(const settings& s, report& out);
 void run_zero_copy(const settings& s, report& out);
+///@{
+/// Only where the feature `rdma` is on.
+void run_rdma_read(const settings& s, report& out);
+void run_rdma_write(const settings& s, report& out);
+void run_rdma_send(const settings& s, report& out);
+///@}
 
 } // namespace sluice::bench

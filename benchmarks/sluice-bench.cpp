@@ -1,8 +1,14 @@
 #include "benchmarks/bench.hpp"
 
+#include <sluice/config.hpp>
+
 #include <CLI/CLI.hpp>
 #include <array>
 #include <fmt/format.h>
+
+#if SLUICE_HAS_RDMA
+#include "benchmarks/raw/verbs.hpp"
+#endif
 
 namespace {
 
@@ -10,6 +16,7 @@ struct command {
     const char* name;
     const char* what;
     void (*run)(const sluice::bench::settings&, sluice::bench::report&);
+    bool needs_rdma_device = false; ///< `all` leaves it out where there is none, and says so
 };
 
 constexpr std::array commands{
@@ -21,12 +28,26 @@ constexpr std::array commands{
     command{"read", "one-sided reads over TCP, beside a stream of send and recv", sluice::bench::run_read},
     command{"write", "one-sided writes over TCP, beside a stream of send and recv", sluice::bench::run_write},
     command{"zero_copy", "zero-copy sends over loopback, beside plain ones, both on bare liburing", sluice::bench::run_zero_copy},
+#if SLUICE_HAS_RDMA
+    command{"rdma-read", "READs over RDMA, at depth 1 and 16, polled and by events, beside bare verbs", sluice::bench::run_rdma_read, true},
+    command{"rdma-write", "the same with WRITEs", sluice::bench::run_rdma_write, true},
+    command{"rdma-send", "messages over RDMA, there and back at depth 1, one way at depth 16, beside bare verbs", sluice::bench::run_rdma_send, true},
+#endif
 };
+
+/// Why the command can't run here; empty if it can.
+std::string why_not([[maybe_unused]] const command& c, [[maybe_unused]] const sluice::bench::settings& s) {
+    std::string why;
+#if SLUICE_HAS_RDMA
+    if (c.needs_rdma_device && s.address.empty()) static_cast<void>(sluice::bench::raw::first_rdma_address(why));
+#endif
+    return why;
+}
 
 } // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app{"Measures sluice beside the same loop on bare liburing or bare sockets, in the same run, and prints "
+    CLI::App app{"Measures sluice beside the same loop on bare liburing, sockets or verbs, in the same run, and prints "
                  "the ratio. The runs of both take turns; figures are medians."};
     sluice::bench::settings s;
     bool all = false;
@@ -37,6 +58,9 @@ int main(int argc, char** argv) {
     app.add_option("--connections", s.connections, "connections of echo (default: 1, 64 and 1000)")->check(CLI::Range(1, 16000));
     app.add_option("--directory", s.directory, "where the file of `file` is made; needs direct I/O")->capture_default_str();
     app.add_option("--file-size", s.file_bytes, "its size in bytes")->capture_default_str()->check(CLI::Range(1 << 20, 1 << 30));
+    app.add_option("--address", s.address, "rdma:// address of a device of this machine, for rdma-* (default: the first one that is found)");
+    app.add_option("--wait", s.wait, "how the loops of rdma-* wait for completions")
+        ->check(CLI::IsMember({"all", "poll", "event"}))->capture_default_str();
     app.add_flag("!--no-fio", s.with_fio, "leave fio out of `file`");
     app.add_option("--only", s.engine, "contenders to run; one alone serves profilers")
         ->check(CLI::IsMember({"all", "ours", "baseline"}))->capture_default_str();
@@ -53,8 +77,12 @@ int main(int argc, char** argv) {
     bool any = false;
     for (std::size_t i = 0; i < commands.size(); ++i) {
         if (!all && !wanted[i]) continue;
-        commands[i].run(s, out);
         any = true;
+        if (const std::string why = all ? why_not(commands[i], s) : ""; !why.empty()) {
+            fmt::print(stderr, "sluice-bench: {} is left out: {}\n", commands[i].name, why);
+            continue;
+        }
+        commands[i].run(s, out);
     }
     if (!any) {
         fmt::print("{}", app.help());

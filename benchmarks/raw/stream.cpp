@@ -16,7 +16,7 @@ memory huge_pages(std::size_t size_bytes) {
     constexpr std::size_t page_bytes = std::size_t{2} << 20;
     const std::size_t whole = (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
     memory made(static_cast<std::byte*>(std::aligned_alloc(page_bytes, whole)));
-    if (!made) fail(fmt::format("stream: no {} bytes of memory", whole));
+    if (!made) fail(fmt::format("no {} bytes of memory", whole));
     static_cast<void>(madvise(made.get(), whole, MADV_HUGEPAGE)); // small ones do as well
     std::memset(made.get(), 1, whole);
     return made;
