@@ -4,7 +4,7 @@
 set -euo pipefail
 
 if [ $# -lt 2 ]; then
-    echo "usage: ${0##*/} SLUICE_BENCH {switch|spawn|nop} [OPTION...]" >&2
+    echo "usage: ${0##*/} SLUICE_BENCH {switch|spawn|nop|rdma-read|rdma-write|rdma-send} [OPTION...]" >&2
     echo "such as: ${0##*/} build/benchmarks/sluice-bench nop --depth 32" >&2
     exit 1
 fi
@@ -12,8 +12,8 @@ command -v valgrind >/dev/null || { echo "${0##*/}: valgrind is not installed; i
 program=$1
 subcommand=$2
 shift 2
-few=6400
-many=32000
+few=${FEW:-6400}
+many=${MANY:-32000}
 
 # count WHO OPERATIONS OPTION...: of a whole run
 count() {
@@ -24,9 +24,9 @@ count() {
 }
 
 for who in ours baseline; do
-    # A run is a warm-up and one measured run, and with ours one more that counts allocations.
+    # A run is a warm-up and one measured run; with ours one more counts allocations, except where each run does.
     runs=2
-    [ "$who" = baseline ] || runs=3
+    [ "$who" = baseline ] || [[ $subcommand == rdma-* ]] || runs=3
     a=$(count "$who" "$few" "$@")
     b=$(count "$who" "$many" "$@")
     echo "$who: $(((b - a) / ((many - few) * runs))) instructions per operation"

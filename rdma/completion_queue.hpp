@@ -45,6 +45,8 @@ public:
     /// Asks for an event on the next completion, unless that has been asked for and not happened yet. It breaks when
     /// the device refuses: sleeping on it would be for ever.
     void arm() noexcept;
+    /// An event was asked for and has not been fetched: there is none in the channel otherwise.
+    bool armed() const noexcept { return armed_; }
     /// An event of it was fetched from the channel.
     void on_event() noexcept;
 

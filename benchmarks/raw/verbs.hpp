@@ -48,10 +48,8 @@ public:
     void post();
     ///@}
     void post_receive(std::uint64_t number, std::size_t offset, std::size_t bytes);
-    /// At least one completion, all of which have succeeded; none when the queue pair was moved to the error state.
+    /// At least one completion, all of which have succeeded.
     std::span<const ibv_wc> next(wait how);
-    /// Moves the queue pair to the error state: next() ends.
-    void fail() noexcept;
 
 private:
     static constexpr int batch = 16;
