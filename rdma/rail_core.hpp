@@ -106,6 +106,7 @@ private:
     result<void> make_queues(std::uint32_t slots);
     static net::background watch_channel(rail_core& self);
     static net::background watch_device(rail_core& self);
+    static bool on_channel_ready(void* self, std::uint32_t events) noexcept;
     bool drain_channel() noexcept;
 
     // completions: rail_completions.cpp
