@@ -71,7 +71,8 @@ void requester::start(transfer& t) noexcept {
     pump();
 }
 
-result<work> requester::next_work(transfer& t) const {
+/// Not a result, which would be moved: this is the way of every operation.
+work requester::next_work(transfer& t) noexcept {
     work w{.owner = &t,
            .remote_address = t.remote.address() + t.progress_bytes,
            .remote_key = static_cast<std::uint32_t>(t.remote.region().key)};
@@ -80,19 +81,22 @@ result<work> requester::next_work(transfer& t) const {
         w.bytes = sizeof(std::uint64_t);
         w.operand = t.operand;
         w.expected = t.expected;
+        w.data = reinterpret_cast<std::byte*>(words_.take());
+        w.local_key = words_.local_key();
         return w;
     }
     const bool reads = t.kind == transfer_kind::read;
     const auto* memory = reads ? t.target.registration() : t.source.registration();
-    auto key = connection_.home_rail().on().local_key(*memory);
-    if (!key) return std::move(key).error();
+    device& on = connection_.home_rail().on();
+    const auto key = on.local_key(*memory);
+    SLUICE_EXPECTS(key.has_value(), "rdma: memory lost its registration under an operation");
     w.what = reads ? work::kind::read : work::kind::write;
     w.data = (reads ? t.target.data() : t.source.data()) + t.progress_bytes;
     w.local_key = *key;
     w.inline_allowed = memory->kind != memory_kind::device;
     w.bytes = static_cast<std::uint32_t>(
         std::min({size_of(t) - t.progress_bytes, piece_bytes, connection_.work_bytes_max()}));
-    if (reads && connection_.home_rail().on().quirks().short_answers_in_one_page)
+    if (reads && on.quirks().short_answers_in_one_page)
         w.bytes = static_cast<std::uint32_t>(within_page(w.remote_address, w.bytes));
     return w;
 }
@@ -113,17 +117,12 @@ void requester::pump() noexcept {
         if (is_atomic(t) && words_.empty()) return;
         lane* on = next_lane();
         if (on == nullptr) return;
-        auto w = next_work(t);
-        SLUICE_EXPECTS(w.has_value(), "rdma: memory lost its registration under an operation");
-        if (is_atomic(t)) {
-            w->data = reinterpret_cast<std::byte*>(words_.take());
-            w->local_key = words_.local_key();
-        }
+        const work w = next_work(t);
         if (!has_work(t)) ++active_;
         work_added(t);
-        t.progress_bytes += w->bytes;
-        on->bytes_in_flight += w->bytes;
-        on->qp().add(*w);
+        t.progress_bytes += w.bytes;
+        on->bytes_in_flight += w.bytes;
+        on->qp().add(w);
         waiting_.remove(t);
         if (t.progress_bytes < size_of(t)) waiting_.push(t); // the others get their turn
         else set_phase(t, rdma_phase::posted);
@@ -153,7 +152,8 @@ void requester::finish(transfer& t) noexcept {
         end_failed(t);
         return;
     }
-    std::erase_if(reasons_, [&t](const auto& r) { return r.first == &t; }); // success wins
+    if (!reasons_.empty()) [[unlikely]]
+        std::erase_if(reasons_, [&t](const auto& r) { return r.first == &t; }); // success wins
     t.complete();
 }
 

@@ -40,7 +40,7 @@ public:
     void end_failed(detail::transfer& t) noexcept;
 
 private:
-    result<work> next_work(detail::transfer& t) const;
+    work next_work(detail::transfer& t) noexcept;
     lane* next_lane() noexcept;
     void finish(detail::transfer& t) noexcept;
 
