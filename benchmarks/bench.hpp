@@ -66,6 +66,8 @@ void run_zero_copy(const settings& s, report& out);
 void run_rdma_read(const settings& s, report& out);
 void run_rdma_write(const settings& s, report& out);
 void run_rdma_send(const settings& s, report& out);
+/// Without a device.
+void run_rdma_post(const settings& s, report& out);
 ///@}
 
 } // namespace sluice::bench

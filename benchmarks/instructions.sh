@@ -4,7 +4,7 @@
 set -euo pipefail
 
 if [ $# -lt 2 ]; then
-    echo "usage: ${0##*/} SLUICE_BENCH {switch|spawn|nop|rdma-read|rdma-write|rdma-send} [OPTION...]" >&2
+    echo "usage: ${0##*/} SLUICE_BENCH {switch|spawn|nop|rdma-post|rdma-read|rdma-write|rdma-send} [OPTION...]" >&2
     echo "such as: ${0##*/} build/benchmarks/sluice-bench nop --depth 32" >&2
     exit 1
 fi

@@ -114,7 +114,7 @@ void run_one_sided(const settings& s, report& out, const setting& now) {
     runtime clients = make_runtime(now);
     sharing_server server(servers, 0, now.address, now.load.size_bytes * now.load.depth);
     one_sided_client ours(clients, now.load, server.address());
-    raw::one_sided_loop bare(now.address, now.load.size_bytes, now.load.depth, now.how);
+    raw::one_sided_loop bare(now.address, {.size_bytes = now.load.size_bytes, .depth = now.load.depth, .how = now.how});
     compare_both(s, out, now,
                  {.ours = [&](std::uint64_t n) { return ours.run(way, path::rdma, n); },
                   .bare = [&](std::uint64_t n) { return timed([&] { bare.run(bare_way, n); }); }});

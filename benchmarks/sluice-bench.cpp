@@ -32,6 +32,7 @@ constexpr std::array commands{
     command{"rdma-read", "READs over RDMA, at depth 1 and 16, polled and by events, beside bare verbs", sluice::bench::run_rdma_read, true},
     command{"rdma-write", "the same with WRITEs", sluice::bench::run_rdma_write, true},
     command{"rdma-send", "messages over RDMA, there and back at depth 1, one way at depth 16, beside bare verbs", sluice::bench::run_rdma_send, true},
+    command{"rdma-post", "WRITEs on a device of memory that does nothing, beside bare verbs; needs no device", sluice::bench::run_rdma_post},
 #endif
 };
 

@@ -68,38 +68,46 @@ task<void> one_sided_client::leave(one_sided_client& self) {
     self.connection_ = {};
 }
 
-task<void> one_sided_client::lane(one_sided_client& self, direction way, unsigned index, std::uint64_t operations) {
-    const std::size_t size = self.work_.size_bytes;
-    const region_view here = self.memory_.subview(index * size, size);
-    const remote_view there = self.remote_.subview(index * size, size);
+namespace {
+
+task<void> one_block(one_sided_blocks on, direction way, unsigned index, std::uint64_t operations) {
+    const std::size_t size = on.size_bytes;
+    const region_view here = on.here.subview(index * size, size);
+    const remote_view there = on.there.subview(index * size, size);
     for (std::uint64_t i = 0; i < operations; ++i) {
         if (way == direction::read) {
-            auto done = co_await self.connection_.read(there, here);
+            auto done = co_await on.over.read(there, here);
             must(std::move(done), "read");
         } else {
-            auto done = co_await self.connection_.write(there, here);
+            auto done = co_await on.over.write(there, here);
             must(std::move(done), "write");
         }
     }
 }
 
-namespace {
 std::uint64_t bytes_of(const connection& c, direction way, path carried) {
     const connection_stats s = c.stats();
     return (way == direction::read ? s.read : s.write).bytes(carried);
 }
+
 } // namespace
+
+task<void> one_sided(one_sided_blocks on, direction way, unsigned depth, std::uint64_t operations) {
+    scope blocks;
+    for (unsigned i = 0; i < depth; ++i) blocks.spawn(one_block(on, way, i, operations / depth));
+    auto done = co_await blocks.join();
+    must(std::move(done), "transfer");
+}
 
 task<run_figures> one_sided_client::run_all(one_sided_client& self, direction way, path carried,
                                             std::uint64_t operations) {
     const unsigned depth = self.work_.depth;
     const std::uint64_t before = bytes_of(self.connection_, way, carried);
     const stopwatch watch;
-    scope lanes;
-    for (unsigned i = 0; i < depth; ++i) lanes.spawn(lane(self, way, i, operations / depth));
-    auto done = co_await lanes.join();
+    const one_sided_blocks blocks{self.connection_, self.memory_.first(self.work_.size_bytes * depth), self.remote_,
+                                  self.work_.size_bytes};
+    co_await one_sided(blocks, way, depth, operations);
     const run_figures seen = watch.read();
-    must(std::move(done), "transfer");
     if (bytes_of(self.connection_, way, carried) - before != operations / depth * depth * self.work_.size_bytes)
         fail(fmt::format("transfer: the byte counters of path {} don't tell what was moved", to_string(carried)));
     co_return seen;

@@ -76,6 +76,15 @@ private:
     std::thread thread_;
 };
 
+/// What `depth` tasks work on, each with a block of its own, one operation after another.
+struct one_sided_blocks {
+    connection& over;
+    region_view here;
+    const remote_region& there;
+    std::size_t size_bytes;
+};
+task<void> one_sided(one_sided_blocks on, direction way, unsigned depth, std::uint64_t operations);
+
 /// A connection to a sharing_server with `depth` blocks of memory at both ends, on executor 0 of `rt`.
 class one_sided_client {
 public:
@@ -91,7 +100,6 @@ public:
 private:
     static task<void> connect(one_sided_client& self, std::string to);
     static task<void> leave(one_sided_client& self);
-    static task<void> lane(one_sided_client& self, direction way, unsigned index, std::uint64_t operations);
     static task<run_figures> run_all(one_sided_client& self, direction way, path carried, std::uint64_t operations);
 
     runtime& runtime_;

@@ -18,6 +18,8 @@ namespace {
 
 // As many bytes inline as ours asks for.
 constexpr std::uint32_t inline_wanted = 96;
+// As long as ours waits for an acknowledgement: 4.096 us * 2^18, 1.07 s [rdma_set_option(3)].
+constexpr std::uint8_t ack_timeout = 18;
 
 [[noreturn]] void fail_errno(const char* call, int number) {
     bench::fail(fmt::format("{}: {}", call, std::strerror(number)));
@@ -104,6 +106,8 @@ verbs_end::~verbs_end() {
 
 void verbs_end::make(rdma_cm_id* id, std::size_t memory_bytes, unsigned sends, unsigned receives) {
     id_ = id;
+    std::uint8_t timeout = ack_timeout; // without it the path's own counts, which a busy machine exceeds [rdma_set_option(3)]
+    static_cast<void>(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout));
     pd_ = ibv_alloc_pd(id->verbs);
     if (pd_ == nullptr) fail_errno("ibv_alloc_pd", errno);
     channel_ = ibv_create_comp_channel(id->verbs);
@@ -122,18 +126,28 @@ void verbs_end::make(rdma_cm_id* id, std::size_t memory_bytes, unsigned sends, u
         wanted.cap.max_inline_data = 0; // some devices have none
         check(rdma_create_qp(id, pd_, &wanted), "rdma_create_qp");
     }
+    qp_ = id->qp;
     inline_bytes_ = wanted.cap.max_inline_data;
     memory_ = huge_pages(memory_bytes);
     mr_ = ibv_reg_mr(pd_, memory_.get(), memory_bytes,
                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
     if (mr_ == nullptr) fail_errno("ibv_reg_mr", errno);
+    local_key_ = mr_->lkey;
+    remote_key_ = mr_->rkey;
+}
+
+void verbs_end::borrow(ibv_qp* qp, ibv_cq* cq, std::size_t memory_bytes) {
+    qp_ = qp;
+    cq_ = cq;
+    inline_bytes_ = inline_wanted;
+    memory_ = huge_pages(memory_bytes);
 }
 
 void verbs_end::set_receiver_not_ready_timer() {
     if (id_->verbs->device->transport_type == IBV_TRANSPORT_IWARP) return; // it has none
     ibv_qp_attr timer{};
     timer.min_rnr_timer = 12; // 0.64 ms, as ours; rdma_cm leaves it at 655 ms [rdma_connect(3)]
-    check_code(ibv_modify_qp(id_->qp, &timer, IBV_QP_MIN_RNR_TIMER), "ibv_modify_qp");
+    check_code(ibv_modify_qp(qp_, &timer, IBV_QP_MIN_RNR_TIMER), "ibv_modify_qp");
 }
 
 void verbs_end::add(ibv_wr_opcode what, std::uint64_t number, std::size_t offset, std::size_t bytes,
@@ -142,7 +156,7 @@ void verbs_end::add(ibv_wr_opcode what, std::uint64_t number, std::size_t offset
     ibv_sge& part = parts_[listed_];
     part = {.addr = reinterpret_cast<std::uintptr_t>(memory_.get() + offset),
             .length = static_cast<std::uint32_t>(bytes),
-            .lkey = mr_->lkey};
+            .lkey = local_key_};
     ibv_send_wr& w = list_[listed_];
     w = {};
     w.wr_id = number;
@@ -153,7 +167,7 @@ void verbs_end::add(ibv_wr_opcode what, std::uint64_t number, std::size_t offset
     if (what != IBV_WR_RDMA_READ && bytes <= inline_bytes_) w.send_flags |= IBV_SEND_INLINE;
     if (remote != nullptr) {
         w.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(remote->memory_.get() + offset);
-        w.wr.rdma.rkey = remote->mr_->rkey;
+        w.wr.rdma.rkey = remote->remote_key_;
     }
     if (listed_ > 0) list_[listed_ - 1].next = &w;
     ++listed_;
@@ -165,7 +179,7 @@ void verbs_end::post() {
     ibv_send_wr* left = list_;
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     for (;;) {
-        const int rc = ibv_post_send(id_->qp, left, &left);
+        const int rc = ibv_post_send(qp_, left, &left);
         if (rc == 0) return;
         // Soft-RoCE was seen to call its queue full when all but a few of its work requests had been completed.
         if (rc != ENOMEM || std::chrono::steady_clock::now() > give_up) check_code(rc, "ibv_post_send");
@@ -176,10 +190,10 @@ void verbs_end::post() {
 void verbs_end::post_receive(std::uint64_t number, std::size_t offset, std::size_t bytes) {
     ibv_sge part{.addr = reinterpret_cast<std::uintptr_t>(memory_.get() + offset),
                  .length = static_cast<std::uint32_t>(bytes),
-                 .lkey = mr_->lkey};
+                 .lkey = local_key_};
     ibv_recv_wr w{.wr_id = number, .next = nullptr, .sg_list = &part, .num_sge = 1};
     ibv_recv_wr* bad = nullptr;
-    check_code(ibv_post_recv(id_->qp, &w, &bad), "ibv_post_recv");
+    check_code(ibv_post_recv(qp_, &w, &bad), "ibv_post_recv");
 }
 
 std::span<const ibv_wc> verbs_end::next(wait how) {

@@ -36,6 +36,8 @@ public:
 
     /// Takes over an id that has a device.
     void make(rdma_cm_id* id, std::size_t memory_bytes, unsigned sends, unsigned receives);
+    /// Uses a queue pair and the completion queue of its work, which are another's; its memory is not registered.
+    void borrow(ibv_qp* qp, ibv_cq* cq, std::size_t memory_bytes);
     /// Once it is established: how long a sender waits for a receive that is not there.
     void set_receiver_not_ready_timer();
     rdma_cm_id* id() const noexcept { return id_; }
@@ -55,10 +57,13 @@ private:
     static constexpr int batch = 16;
 
     rdma_cm_id* id_ = nullptr;
+    ibv_qp* qp_ = nullptr;
     ibv_pd* pd_ = nullptr;
     ibv_comp_channel* channel_ = nullptr;
     ibv_cq* cq_ = nullptr;
     ibv_mr* mr_ = nullptr;
+    std::uint32_t local_key_ = 0;
+    std::uint32_t remote_key_ = 0;
     memory memory_;
     std::uint32_t inline_bytes_ = 0;
     unsigned unacknowledged_ = 0;
@@ -84,16 +89,25 @@ private:
     verbs_end server_;
 };
 
+struct one_sided_load {
+    std::size_t size_bytes;
+    unsigned depth;
+    wait how;
+};
 /// READs or WRITEs of one size, `depth` in flight: each that is done starts the next one of its block.
+void one_sided(verbs_end& client, const verbs_end& server, ibv_wr_opcode what, const one_sided_load& load,
+               std::uint64_t operations);
+
+/// The same between both ends of a connection of its own.
 class one_sided_loop {
 public:
-    one_sided_loop(const std::string& address, std::size_t size_bytes, unsigned depth, wait how);
-    void run(ibv_wr_opcode what, std::uint64_t operations);
+    one_sided_loop(const std::string& address, const one_sided_load& load);
+    void run(ibv_wr_opcode what, std::uint64_t operations) {
+        one_sided(pair_.client(), pair_.server(), what, load_, operations);
+    }
 
 private:
-    std::size_t size_bytes_;
-    unsigned depth_;
-    wait how_;
+    one_sided_load load_;
     verbs_pair pair_;
 };
 

@@ -8,24 +8,24 @@ namespace sluice::bench::raw {
 
 // ---- one-sided ----
 
-one_sided_loop::one_sided_loop(const std::string& address, std::size_t size_bytes, unsigned depth, wait how)
-    : size_bytes_(size_bytes), depth_(depth), how_(how), pair_(address, size_bytes * depth, depth, 1) {}
+one_sided_loop::one_sided_loop(const std::string& address, const one_sided_load& load)
+    : load_(load), pair_(address, load.size_bytes * load.depth, load.depth, 1) {}
 
-void one_sided_loop::run(ibv_wr_opcode what, std::uint64_t operations) {
-    verbs_end& c = pair_.client();
+void one_sided(verbs_end& client, const verbs_end& server, ibv_wr_opcode what, const one_sided_load& load,
+               std::uint64_t operations) {
     std::uint64_t started = 0;
     const auto start = [&](std::uint64_t block) {
-        c.add(what, block, block * size_bytes_, size_bytes_, &pair_.server());
+        client.add(what, block, block * load.size_bytes, load.size_bytes, &server);
         ++started;
     };
-    for (unsigned i = 0; i < depth_ && started < operations; ++i) start(i);
-    c.post();
+    for (unsigned i = 0; i < load.depth && started < operations; ++i) start(i);
+    client.post();
     for (std::uint64_t done = 0; done < operations;) {
-        const auto seen = c.next(how_);
+        const auto seen = client.next(load.how);
         done += seen.size();
         for (const ibv_wc& each : seen)
             if (started < operations) start(each.wr_id);
-        c.post();
+        client.post();
     }
 }
 
