@@ -30,7 +30,7 @@ std::size_t send_queue::header_memory_bytes(std::uint32_t depth) noexcept {
 send_queue::send_queue(std::uint32_t depth, std::uint32_t generation, std::uint32_t inline_bytes,
                        private_memory headers, std::uint32_t first)
     : depth_(depth), mask_(size_of_ring(depth) - 1), generation_(generation), inline_bytes_(inline_bytes),
-      ring_(std::make_unique<work[]>(size_of_ring(depth))),
+      signal_every_(std::max(1U, depth / 4)), ring_(std::make_unique<work[]>(size_of_ring(depth))),
       headers_(std::move(headers)), head_(first), posted_(first), tail_(first) {
     SLUICE_EXPECTS(depth >= 1 && depth <= 1U << 20, "send queue: 1 to 2^20 work requests");
     SLUICE_EXPECTS(generation < 1U << 31, "send queue: a generation of at most 31 bits");
@@ -40,7 +40,6 @@ send_queue::send_queue(std::uint32_t depth, std::uint32_t generation, std::uint3
 std::uint32_t send_queue::fill(work_chain& chain) noexcept {
     SLUICE_EXPECTS(unposted() > 0, "send queue: nothing to post");
     const std::uint32_t count = std::min(unposted(), work_chain::length_max);
-    const std::uint32_t every = signal_every(posted() + count);
     for (std::uint32_t i = 0; i < count; ++i) {
         ibv_send_wr& request = chain.requests[i];
         const std::uint32_t position = posted_ + i;
@@ -49,7 +48,7 @@ std::uint32_t send_queue::fill(work_chain& chain) noexcept {
         request.send_flags = 0;
         prepare(request, chain.segments[i], position);
         const work& w = ring_[position & mask_];
-        if (!asks_now(w, every, i + 1 == count)) continue;
+        if (!asks_now(w, i + 1 == count)) continue;
         if (confirms_by_reading() && !is_answered(w)) { // ends the list here, perhaps before its time
             confirm(chain, i + 1);
             return i + 1;
@@ -59,18 +58,10 @@ std::uint32_t send_queue::fill(work_chain& chain) noexcept {
     return count;
 }
 
-/// A quarter of what is in flight, so that the work which follows the first of it is posted while the device has the
-/// rest: with one completion for all, device and processor wait for each other in turn. Where a read has to confirm it a
-/// completion costs a way there and back, so there it is a quarter of the depth.
-std::uint32_t send_queue::signal_every(std::uint32_t in_flight) const noexcept {
-    const std::uint32_t most = std::max(1U, depth_ / 4);
-    return confirms_by_reading() ? most : std::clamp(in_flight / 4, 1U, most);
-}
-
 /// Whether a completion is due with this work.
-bool send_queue::asks_now(const work& w, std::uint32_t every, bool last) noexcept {
+bool send_queue::asks_now(const work& w, bool last) noexcept {
     unsignalled_bytes_ += w.bytes;
-    if (++unsignalled_ < every && unsignalled_bytes_ < unsignalled_bytes_max && !last) return false;
+    if (++unsignalled_ < signal_every_ && unsignalled_bytes_ < unsignalled_bytes_max && !last) return false;
     unsignalled_ = 0;
     unsignalled_bytes_ = 0;
     return true;

@@ -93,8 +93,7 @@ public:
     }
 
 private:
-    std::uint32_t signal_every(std::uint32_t in_flight) const noexcept;
-    bool asks_now(const work& w, std::uint32_t every, bool last) noexcept;
+    bool asks_now(const work& w, bool last) noexcept;
     void confirm(work_chain& chain, std::uint32_t at) const noexcept;
     void prepare(ibv_send_wr& request, std::array<ibv_sge, 2>& segments, std::uint32_t position) noexcept;
     void prepare_frame(ibv_send_wr& request, std::array<ibv_sge, 2>& segments, const work& w,
@@ -106,6 +105,7 @@ private:
     std::uint32_t mask_; // of the ring, whose size is a power of two
     std::uint32_t generation_;
     std::uint32_t inline_bytes_;
+    std::uint32_t signal_every_;
     std::unique_ptr<work[]> ring_;
     private_memory headers_;
 
