@@ -26,16 +26,18 @@ port=18600
 # measure PROGRAM SIZE OPTION...: the client's figures. The server is there once it listens for the client's TCP connection,
 # so the client tries until it gets through.
 measure() {
-    local program=$1 size=$2 output tries
+    local program=$1 size=$2 output tries status
     shift 2
     port=$((port + 1))
     "$program" -d "$device" -R -F -p "$port" -s "$size" -n "$iterations" "$@" >/dev/null 2>&1 &
     local server=$!
     for ((tries = 0; tries < 50; tries++)); do
-        if output=$(timeout 120 "$program" -d "$device" -R -F -p "$port" -s "$size" -n "$iterations" "$@" "$address" 2>/dev/null); then
-            break
-        fi
+        status=0
+        output=$(timeout 60 "$program" -d "$device" -R -F -p "$port" -s "$size" -n "$iterations" "$@" "$address" 2>/dev/null) ||
+            status=$?
+        [ $status != 0 ] || break
         output=
+        [ $status != 124 ] || break # it got through and stands still
     done
     kill "$server" 2>/dev/null || true
     wait "$server" 2>/dev/null || true
