@@ -30,7 +30,7 @@ public:
         t.next = t.previous = nullptr;
     }
     detail::transfer& pop() noexcept {
-        SLUICE_EXPECTS(head_ != nullptr, "tcp: took from an empty list of transfers");
+        SLUICE_EXPECTS(head_ != nullptr, "net: took from an empty list of transfers");
         detail::transfer& t = *head_;
         remove(t);
         return t;

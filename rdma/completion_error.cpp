@@ -17,8 +17,7 @@ const char* name_of(work::kind what) noexcept {
 
 errc code_of(ibv_wc_status status) noexcept {
     switch (status) {
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_LOC_RDD_VIOL_ERR: return errc::access_denied;
+    case IBV_WC_REM_ACCESS_ERR: return errc::access_denied;
     case IBV_WC_RETRY_EXC_ERR:
     case IBV_WC_RESP_TIMEOUT_ERR:
     case IBV_WC_REM_ABORT_ERR: return errc::peer_lost;

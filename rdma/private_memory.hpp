@@ -10,7 +10,7 @@
 
 namespace sluice::rdma {
 
-/// Memory of rdma/ itself that a device reads and writes: frame headers, receive slots. Page-aligned, registered once,
+/// Memory of rdma/ itself that a device reads and writes: frame headers, receive slots, staging. Page-aligned, registered once,
 /// and not inherited by fork: a child must not make the parent copy pages that the device knows
 /// [madvise(2) MADV_DONTFORK].
 ///

@@ -32,7 +32,8 @@ rail::~rail() {
 task<result<std::shared_ptr<rail>>> rail::of(device& on) {
     executor& home = co_await this_executor();
     if (auto there = existing(home, on)) co_return there;
-    auto made = co_await run_blocking([&home, &on] { return make(home, on); });
+    const auto makes = [&home, &on] { return make(home, on); };
+    auto made = co_await run_blocking(makes);
     if (!made) co_return made.error();
     co_return install(std::move(*made));
 }
