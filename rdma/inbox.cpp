@@ -63,6 +63,10 @@ result<void> inbox::on_offer(const frame& f) {
 }
 
 result<void> inbox::on_immediate(const frame& f) {
+    if (f.size > connection_.largest_shared_bytes())
+        return error(errc::protocol_error, "frame immediate: of a write of " + std::to_string(f.size) +
+                                               " bytes, the largest region shared was " +
+                                               std::to_string(connection_.largest_shared_bytes()));
     if (auto ok = admit({.what = frame_type::immediate, .immediate = f.immediate, .size = f.size}); !ok) return ok;
     deliver();
     return {};

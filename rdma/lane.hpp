@@ -30,6 +30,16 @@ public:
 
     bool usable = false;               ///< the accepting end sends nothing before the connecting one has
     std::uint64_t bytes_in_flight = 0; ///< of one-sided operations
+    bool answered = false;             ///< work ended well since the last pulse
+
+    /// At each pulse; `heard`: of the peer, on any lane. For how many pulses nothing has come of work, and if there was
+    /// none, the peer was not heard.
+    int silent_pulses(bool heard) noexcept {
+        if (std::exchange(answered, false) || (was_idle_ && heard)) silent_pulses_ = 0;
+        else ++silent_pulses_;
+        was_idle_ = qp().in_flight() == 0;
+        return silent_pulses_;
+    }
 
     void on_work_done(const work& w, const completion& how) noexcept override;
     void on_frame(std::span<const std::byte> bytes) noexcept override;
@@ -41,7 +51,12 @@ private:
     rdma_connection& connection_;
     const std::uint32_t index_;
     rdma_lane_parts parts_;
+    int silent_pulses_ = 0;
+    bool was_idle_ = true; // at the last pulse
     bool shut_ = false;
 };
+
+/// What is in a send queue is in front of whatever comes later, and can't be withdrawn.
+inline constexpr std::uint64_t lane_bytes_max = std::uint64_t{16} << 20;
 
 } // namespace sluice::rdma

@@ -52,6 +52,24 @@ void outbox::control(const frame& f, std::uint32_t on) {
     pump();
 }
 
+result<void> outbox::acknowledge(const frame& shared) {
+    if (acknowledgements_ == acknowledgements_max)
+        return error(errc::protocol_error, "the peer shares regions, and " + std::to_string(acknowledgements_max) +
+                                               " acknowledgements wait for its slots");
+    if (connection_.said_goodbye()) return {};
+    ++acknowledgements_;
+    control({.type = frame_type::shared_ack, .immediate = shared.immediate, .key = shared.key});
+    return {};
+}
+
+result<void> outbox::owe_slot() {
+    if (slots_due_ == connection_.slots_told())
+        return error(errc::protocol_error, "the peer sent more frames than the " + std::to_string(slots_due_) +
+                                               " slots that it was given");
+    ++slots_due_;
+    return {};
+}
+
 bool outbox::needs_staging(const transfer& t, std::size_t bytes) const noexcept {
     if (bytes == 0 || bytes + frame::header_bytes <= connection_.lane_at(0).qp().inline_bytes()) return false;
     return !connection_.home_rail().on().local_key(*t.source.registration());
@@ -74,6 +92,7 @@ bool outbox::emit_one() {
         const small_talk talk = control_.front();
         if (connection_.lane_at(talk.on).qp().room() == 0) return false;
         control_.pop();
+        if (talk.f.type == frame_type::shared_ack) --acknowledgements_;
         if (talk.f.type == frame_type::ready) connection_.lane_at(talk.on).usable = true;
         emit(talk.f, nullptr, talk.on);
         return true;
@@ -82,7 +101,7 @@ bool outbox::emit_one() {
     if (sends_.empty()) return false;
     transfer& t = sends_.front();
     if (t.kind == transfer_kind::write_with_immediate && t.progress_bytes < t.source.size_bytes())
-        return emit_written(t);
+        return connection_.lane_at(0).bytes_in_flight < lane_bytes_max && emit_written(t);
     return credits_ > 0 && emit_send(t);
 }
 
@@ -156,6 +175,7 @@ bool outbox::emit_written(transfer& t) {
     w.bytes = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(t.source.size_bytes() - t.progress_bytes, connection_.work_bytes_max()));
     t.progress_bytes += w.bytes;
+    connection_.lane_at(0).bytes_in_flight += w.bytes;
     work_added(t);
     connection_.lane_at(0).qp().add(w);
     return true;
@@ -181,12 +201,12 @@ bool outbox::emit_stream() {
     return true;
 }
 
-/// By a frame of its own when the peer may be waiting for it. These are few: the peer can't have spent what makes the
-/// next one due before it has seen this one, so the slots that are kept back for them suffice.
+/// By a frame of its own when the peer may be waiting for it: when half are due, rounded up. So the peer, which has not
+/// seen them, can't make more than two due by its slots and two by its credits, and slots_kept_back suffice.
 void outbox::give_back() noexcept {
     lane& first = connection_.lane_at(0);
-    const bool due = slots_due_ >= std::max(1U, connection_.slots_told() / 2) ||
-                     credits_due_ >= std::max(1U, credits_max_ / 4);
+    static_assert(slots_kept_back == 2 + 2);
+    const bool due = slots_due_ >= (connection_.slots_told() + 1) / 2 || credits_due_ >= (credits_max_ + 1) / 2;
     if (due && !shut_ && first.usable && first.qp().room() > 0) emit({.type = frame_type::credit}, nullptr);
 }
 
@@ -258,7 +278,7 @@ void outbox::cancel(transfer& t, error why) noexcept {
     };
     switch (phase_of(t)) {
     case rdma_phase::waits_for_credit:
-        if (has_work(t) || t.progress_bytes > 0) break; // a write that has begun
+        if (has_work(t)) break;
         sends_.remove(t);
         t.complete(std::move(why));
         pump();
@@ -286,7 +306,6 @@ void outbox::cancel(transfer& t, error why) noexcept {
     if (phase_of(t) == rdma_phase::waits_for_credit) {
         sends_.remove(t);
         set_phase(t, rdma_phase::leaves);
-        if (!has_work(t)) end(t);
     }
     connection_.fail(error(errc::closed, "a write_with_immediate was given up while the device had it, which ends a "
                                          "connection over RDMA"));

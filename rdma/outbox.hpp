@@ -42,9 +42,12 @@ public:
     // from the peer; errors are broken protocol
     result<void> on_returned(const frame& f);
     result<void> on_accept(const frame& f);
+    /// Tells the peer that what it shared is known. Errors: it asks for more of these than it takes.
+    result<void> acknowledge(const frame& shared);
 
     // from the inbox
-    void owe_slot() noexcept { ++slots_due_; }
+    /// Of a frame that came. Errors: the peer has spent more than it was given.
+    result<void> owe_slot();
     void owe_credit() noexcept { ++credits_due_; }
 
 private:
@@ -75,6 +78,8 @@ private:
     const std::uint32_t credits_max_;
     std::uint32_t slots_due_ = 0; // the peer's, to be given back
     std::uint32_t credits_due_ = 0;
+    std::uint32_t acknowledgements_ = 0; // in control_
+    static constexpr std::uint32_t acknowledgements_max = 1024; // a peer that gives slots back lets a few wait
     bool shut_ = false;
 };
 

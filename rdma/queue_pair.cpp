@@ -164,6 +164,8 @@ result<void> queue_pair::tune() {
 
 void queue_pair::fail() noexcept { impl_->core.fail(*impl_->state); }
 
+void queue_pair::tell_events() noexcept { rail_core::tell_events(*impl_->state); }
+
 bool queue_pair::drained() const noexcept { return impl_->state->drained(); }
 
 bool queue_pair::drain_now(std::chrono::nanoseconds limit) noexcept {

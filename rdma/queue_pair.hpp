@@ -40,6 +40,7 @@ struct work {
 struct completion {
     ibv_wc_status status = IBV_WC_SUCCESS;
     std::uint32_t vendor_error = 0;
+    int refused = 0; ///< errno of ibv_post_send, which did not take it; then the status is IBV_WC_GENERAL_ERR
     bool ok() const noexcept { return status == IBV_WC_SUCCESS; }
     /// Only a consequence: the queue pair was in error already.
     bool flushed() const noexcept { return status == IBV_WC_WR_FLUSH_ERR; }
@@ -112,6 +113,8 @@ public:
     result<void> tune();
     /// Moves it to the error state: everything in flight comes back, flushed. Idempotent.
     void fail() noexcept;
+    /// Tells the user at once of events that wait to be told: also from within on_work_done.
+    void tell_events() noexcept;
     /// In error, with nothing in flight and nothing to be received any more: the device said so, or 10 ms have passed, for
     /// not every device says so. It always comes to this after fail(): work that the device keeps back for a second comes
     /// back as flushed after the verbs object was destroyed, which then can't touch memory any more.

@@ -106,7 +106,7 @@ struct queue_pair_state : posting_link, attention_link, draining_link {
     bool cause_on_flush = false; // the failure is told with the next work that was flushed
     std::uint8_t to_tell = 0;
     std::uint32_t events = 0;                 // to tell, by the bit of their number
-    completion cause{IBV_WC_WR_FLUSH_ERR, 0}; // of the next work that was never posted
+    completion cause{.status = IBV_WC_WR_FLUSH_ERR}; // of the next work that was never posted
     std::chrono::steady_clock::time_point failed_at{};
     std::uint32_t held_count = 0;
     receive_queue::slot_list held; // frames that came while there was no user

@@ -21,17 +21,8 @@ constexpr std::size_t polled_at_once = 32;
 constexpr int polls_in_a_row = 8; // of a queue that stays full, before others get their turn
 constexpr std::uint32_t held_max = slots_for_frames + slots_kept_back;
 
-constexpr completion success{IBV_WC_SUCCESS, 0};
-constexpr completion flushed{IBV_WC_WR_FLUSH_ERR, 0};
-
-/// What a device would have called it, had it got that far.
-ibv_wc_status status_of(int reason) noexcept {
-    switch (reason) {
-    case EINVAL: return IBV_WC_LOC_QP_OP_ERR;
-    case EFAULT: return IBV_WC_LOC_PROT_ERR;
-    default: return IBV_WC_GENERAL_ERR;
-    }
-}
+constexpr completion success{.status = IBV_WC_SUCCESS};
+constexpr completion flushed{.status = IBV_WC_WR_FLUSH_ERR};
 
 completion take_cause(queue_pair_state& q) noexcept {
     q.cause_on_flush = false;
@@ -125,7 +116,7 @@ void rail_core::on_sent(const ibv_wc& wc) noexcept {
 }
 
 void rail_core::on_send_failed(queue_pair_state& q, std::uint32_t count, const ibv_wc& wc) noexcept {
-    const completion how{wc.status, wc.vendor_err};
+    const completion how{.status = wc.status, .vendor_error = wc.vendor_err};
     fail(q); // it is in error already, but for us to know
     // What was passed over ended before this did, so well if this is what failed. But among the flushed it may have
     // been flushed as well, with a device that says so only where it was asked. And where only answers confirm nothing
@@ -258,7 +249,7 @@ void rail_core::post_failed(queue_pair_state& q, std::uint32_t count, int reason
                " work requests");
     q.sends.mark_posted(taken);
     stats_.work_posted += taken;
-    q.cause = {status_of(reason), static_cast<std::uint32_t>(reason)};
+    q.cause = {IBV_WC_GENERAL_ERR, 0, reason};
     q.cause_on_flush = !known;
     fail(q);
     if (q.doomed || q.sends.posted() == 0) return;

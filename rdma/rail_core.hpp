@@ -92,6 +92,7 @@ public:
         to_tell_.push(q);
     }
     void fail(queue_pair_state& q) noexcept;
+    static void tell_events(queue_pair_state& q) noexcept;
     /// Nothing of it is handled any more, and what it held is given back.
     void take_out(queue_pair_state& q) noexcept;
     /// Deletes it, at the end of a poll if this is within one.
@@ -119,7 +120,6 @@ private:
     void on_received(const ibv_wc& wc) noexcept;
     bool tell_all() noexcept;
     void tell(queue_pair_state& q) noexcept;
-    static void tell_events(queue_pair_state& q) noexcept;
     static bool tell_returned(queue_pair_state& q) noexcept;
     void tell_frames(queue_pair_state& q) noexcept;
     void give_back_held(queue_pair_state& q) noexcept;

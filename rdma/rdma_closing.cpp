@@ -13,9 +13,6 @@ namespace sluice::rdma {
 
 namespace {
 
-constexpr auto drain_look = std::chrono::milliseconds(5);
-constexpr auto drain_limit = std::chrono::seconds(2);
-
 std::string milliseconds(std::chrono::nanoseconds t) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(t).count()) + " ms";
 }
@@ -23,7 +20,7 @@ std::string milliseconds(std::chrono::nanoseconds t) {
 } // namespace
 
 rdma_connection::~rdma_connection() {
-    SLUICE_EXPECTS(in_flight() == 0,
+    SLUICE_EXPECTS(in_flight() == 0 && shares_under_way_ == 0,
                    "connection: destroyed while an operation on it is awaited; stop it and wait first");
     for (timer* t : {&close_timer_, &pulse_, &drain_check_})
         if (t->linked) home().remove_timer(*t);
@@ -67,11 +64,12 @@ void rdma_connection::on_goodbye() noexcept {
     inbox_.close();
 }
 
-void rdma_connection::on_goodbye_ack() noexcept {
-    goodbye_acknowledged_ = true;
-    if (state_ != state::said_goodbye) return;
+result<void> rdma_connection::on_goodbye_ack() {
+    if (state_ != state::said_goodbye || std::exchange(goodbye_acknowledged_, true))
+        return error(errc::protocol_error, "frame goodbye_ack: no goodbye of this end waits for it");
     // When both said goodbye, the peer waits for ours too.
     if (!peer_said_goodbye_ || acknowledged_goodbye_) leave();
+    return {};
 }
 
 /// Both goodbyes are acknowledged. Where the peer's messages are confirmed by our answers to its reads, those must
@@ -110,6 +108,10 @@ task<result<void>> rdma_connection::closed() {
 /// The queue pair went to error without a word, or the connection manager says that the peer disconnected.
 void rdma_connection::peer_is_gone() noexcept {
     if (state_ >= state::ending) return;
+    // Or this end's device ended it, and its word of why waits to be read.
+    rail_->on().drain_events();
+    for (auto& each : lanes_) each->qp().tell_events();
+    if (state_ >= state::ending) return;
     if (state_ == state::peer_left || state_ == state::said_goodbye) {
         tear_down(); // that is what a goodbye announces
         return;
@@ -145,6 +147,9 @@ void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
                                      "connection"));
         break;
     case IBV_EVENT_QP_FATAL: fail(error(errc::closed, "the RDMA device " + device + " gave the queue pair up")); break;
+    case IBV_EVENT_CQ_ERR:
+        fail(error(errc::closed, "a completion queue of the RDMA device " + device + " failed"));
+        break;
     case IBV_EVENT_PORT_ERR:
         fail(error(errc::peer_lost, "the port of the RDMA device " + device + " went down"));
         break;
@@ -159,20 +164,18 @@ void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
 void rdma_connection::on_pulse(detail::timer_node& node) noexcept {
     rdma_connection& self = *static_cast<timer&>(node).owner;
     if (self.state_ >= state::ending) return;
-    self.silent_pulses_ = std::exchange(self.sign_of_life_, false) ? 0 : self.silent_pulses_ + 1;
-    if (self.silent_pulses_ > pulses_per_timeout) {
-        self.fail(error(errc::peer_lost, "the peer " + self.terms_.peer_address + " gave no sign for " +
-                                             milliseconds(self.options().peer_timeout) +
-                                             " (connection_options.peer_timeout)"));
-        return;
-    }
-    // A write of no bytes: the peer's device acknowledges it, its memory and its program don't matter.
-    if (self.silent_pulses_ > 0 && self.probes_ == 0) {
-        for (auto& each : self.lanes_) {
-            if (!each->usable || each->qp().room() == 0) continue;
-            ++self.probes_;
-            each->qp().add({.what = work::kind::write});
+    const bool heard = std::exchange(self.sign_of_life_, false);
+    for (auto& each : self.lanes_) {
+        if (each->silent_pulses(heard) >= pulses_per_timeout) {
+            self.fail(error(errc::peer_lost, "the peer " + self.terms_.peer_address + " gave no sign for " +
+                                                 milliseconds(self.options().peer_timeout) +
+                                                 " (connection_options.peer_timeout)"));
+            return;
         }
+        // A write of no bytes: the peer's device acknowledges it, its memory and its program don't matter.
+        if (heard || !each->usable || each->qp().in_flight() > 0) continue;
+        ++self.probes_;
+        each->qp().add({.what = work::kind::write});
     }
     self.restart(self.pulse_, self.options().peer_timeout / pulses_per_timeout);
 }
@@ -195,25 +198,18 @@ void rdma_connection::tear_down() noexcept {
     outbox_.shut();
     requester_.close(*cause_);
     for (auto& each : lanes_) each->shut();
-    drain_until_ = std::chrono::steady_clock::now() + drain_limit;
-    restart(drain_check_, std::chrono::nanoseconds(0));
+    restart(drain_check_, std::chrono::nanoseconds(0)); // they may be drained already; else on_room() says so
 }
 
 void rdma_connection::on_drain_check(detail::timer_node& node) noexcept {
-    rdma_connection& self = *static_cast<timer&>(node).owner;
-    self.check_drained();
-    if (self.state_ == state::ending) self.restart(self.drain_check_, drain_look);
+    static_cast<timer&>(node).owner->check_drained();
 }
 
-/// Once the device has given everything back, no memory is in use by it, and everything that waits can end.
+/// Once the device has given everything back, no memory is in use by it, and everything that waits can end. It always
+/// does: see queue_pair::drained().
 void rdma_connection::check_drained() noexcept {
     if (state_ != state::ending) return;
-    const bool through = std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->qp().drained(); });
-    // Work that is still in flight is waited for however long it takes: the memory may be in use. A receive queue whose
-    // last word does not come is not.
-    const bool idle = std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->qp().in_flight() == 0; });
-    if (!through && !(idle && std::chrono::steady_clock::now() >= drain_until_)) return;
-    end_everything();
+    if (std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->qp().drained(); })) end_everything();
 }
 
 void rdma_connection::end_everything() noexcept {

@@ -5,7 +5,10 @@
 #include "rdma/quirks.hpp"
 #include "rdma/rdma_transfer.hpp"
 
+#include "rdma/limits.hpp"
+
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <utility>
 
@@ -26,7 +29,7 @@ rdma_connection::rdma_connection(executor& home, const connection_options& optio
     close_timer_.fire = &rdma_connection::on_close_timeout;
     pulse_.fire = &rdma_connection::on_pulse;
     drain_check_.fire = &rdma_connection::on_drain_check;
-    work_bytes_max_ = UINT32_MAX;
+    work_bytes_max_ = std::uint64_t{1} << 20;
     for (auto& parts : lanes) {
         const std::uint8_t port = parts.id->get()->port_num;
         work_bytes_max_ = std::min<std::uint64_t>(work_bytes_max_, rail_->on().max_message_bytes(port));
@@ -74,6 +77,7 @@ void rdma_connection::start(transfer& t) noexcept {
 
 void rdma_connection::cancel(transfer& t, error why) noexcept {
     SLUICE_EXPECTS(t.in_flight(), "rdma: canceled what has ended");
+    if (state_ >= state::ending && t.kind != transfer_kind::receive) return; // it has failed, and comes back
     switch (t.kind) {
     case transfer_kind::receive: inbox_.cancel(t, std::move(why)); break;
     case transfer_kind::send:
@@ -83,12 +87,25 @@ void rdma_connection::cancel(transfer& t, error why) noexcept {
     something_left();
 }
 
+namespace {
+
+struct under_way {
+    explicit under_way(std::uint32_t& of) noexcept : count(of) { ++count; }
+    ~under_way() { --count; }
+    under_way(const under_way&) = delete;
+    under_way& operator=(const under_way&) = delete;
+    std::uint32_t& count;
+};
+
+} // namespace
+
 task<result<detail::provider_connection::shared>> rdma_connection::share(region_view memory, access granted) {
     if (state_ != state::open) co_return cause();
     if (memory.size_bytes() == 0) co_return error(errc::invalid_argument, "share: 0 bytes, at least 1 is needed");
     const auto bits = static_cast<std::uint16_t>(granted);
     if (bits == 0 || bits > 7)
         co_return error(errc::invalid_argument, "share: access bits " + std::to_string(bits) + ", allowed is 1..7");
+    const under_way this_one(shares_under_way_);
     auto made = co_await shares_.make(memory, granted);
     co_return made;
 }
@@ -104,12 +121,13 @@ bool is_heard_at_the_end(frame_type type) noexcept {
 } // namespace
 
 void rdma_connection::on_work_done(lane& on, const work& w, const completion& how) noexcept {
-    if (how.ok()) sign_of_life_ = true;
+    if (how.ok()) sign_of_life_ = on.answered = true;
     auto* t = static_cast<transfer*>(w.owner);
+    if (t != nullptr && w.what != work::kind::frame) on.bytes_in_flight -= w.bytes;
     if (w.what == work::kind::frame || (t != nullptr && t->kind == transfer_kind::write_with_immediate)) {
         outbox_.on_work_done(t, w, how);
     } else if (t != nullptr) {
-        requester_.on_work_done(on, *t, w, how);
+        requester_.on_work_done(*t, w, how);
     } else {
         --probes_;
         if (!how.ok()) on_control_done(w, how);
@@ -119,7 +137,8 @@ void rdma_connection::on_work_done(lane& on, const work& w, const completion& ho
 
 void rdma_connection::on_control_done(const work& w, const completion& how) noexcept {
     if (!how.ok()) {
-        if (how.flushed()) peer_is_gone();
+        if (how.flushed() || how.refused == ENOTCONN) peer_is_gone();
+        else if (how.refused != 0) fail(refusal(how));
         else fail(error_of(w, how, terms_.peer_address));
         return;
     }
@@ -129,10 +148,20 @@ void rdma_connection::on_control_done(const work& w, const completion& how) noex
     }
 }
 
+/// It ends the connection, so the code says that; the text says why.
+error rdma_connection::refusal(const completion& how) const {
+    return error(errc::closed, "broken by this end: " +
+                                   verbs_error(how.refused, "ibv_post_send on " + rail_->on().name()).message());
+}
+
 void rdma_connection::work_failed(const transfer& t, const work& w, const completion& how) {
     if (state_ >= state::ending) return;
-    if (how.flushed()) {
+    if (how.flushed() || how.refused == ENOTCONN) {
         peer_is_gone();
+        return;
+    }
+    if (how.refused != 0) {
+        fail(refusal(how));
         return;
     }
     error why = error_of(w, how, terms_.peer_address);
@@ -164,9 +193,9 @@ void rdma_connection::on_frame(lane& on, std::span<const std::byte> bytes) noexc
     auto f = frame::decode(bytes);
     result<void> ok = f ? outbox_.on_returned(*f) : result<void>(f.error());
     if (ok) {
-        if (f->type != frame_type::credit) outbox_.owe_slot();
+        if (f->type != frame_type::credit) ok = outbox_.owe_slot();
         // What a peer sent before it was gone counts: its device's word of the end may have overtaken it.
-        if (state_ != state::ending || is_heard_at_the_end(f->type))
+        if (ok && (state_ != state::ending || is_heard_at_the_end(f->type)))
             ok = dispatch(on, *f, bytes.subspan(frame::header_bytes));
     }
     if (!ok) {
@@ -202,7 +231,7 @@ result<void> rdma_connection::dispatch(lane& on, const frame& f, std::span<const
     case frame_type::revoked: return shares_.on_revoked(f);
     case frame_type::credit: return {};
     case frame_type::goodbye: on_goodbye(); return {};
-    case frame_type::goodbye_ack: on_goodbye_ack(); return {};
+    case frame_type::goodbye_ack: return on_goodbye_ack();
     }
     return error(errc::protocol_error, "frame of an unknown type");
 }

@@ -56,7 +56,9 @@ public:
     std::uint32_t slots_told() const noexcept { return slots_told_; }
     /// As far as this end knows.
     result<void> check_share(const detail::transfer& t) const { return shares_.check(t); }
-    /// Of one work request.
+    std::uint64_t largest_shared_bytes() const noexcept { return shares_.largest_bytes(); }
+    /// Of one work request: so large that its cost does not show, so small that lanes share one transfer and that others
+    /// get their turn.
     std::uint64_t work_bytes_max() const noexcept { return work_bytes_max_; }
     void count_copy(std::size_t bytes) noexcept { copied_bytes_ += bytes; }
     /// Why operations end that have no reason of their own.
@@ -93,8 +95,9 @@ private:
 
     result<void> check(const detail::transfer& t) const;
     result<void> dispatch(lane& on, const frame& f, std::span<const std::byte> payload);
+    error refusal(const completion& how) const;
     void on_goodbye() noexcept;
-    void on_goodbye_ack() noexcept;
+    result<void> on_goodbye_ack();
     void leave() noexcept;
     void begin_close() noexcept;
     void peer_is_gone() noexcept;
@@ -120,12 +123,11 @@ private:
     timer close_timer_;
     timer pulse_;
     timer drain_check_;
-    std::chrono::steady_clock::time_point drain_until_;
-    static constexpr int pulses_per_timeout = 4;
-    int silent_pulses_ = 0;
-    bool sign_of_life_ = true; // of the peer, since the last pulse
+    static constexpr int pulses_per_timeout = 8; // a loss is found within one more
+    bool sign_of_life_ = false; // of the peer, since the last pulse
     std::uint32_t probes_ = 0; // in flight
     bool answers_first_ = false; // the last thing before the queue pairs go to error is a probe
+    std::uint32_t shares_under_way_ = 0;
     std::uint64_t copied_bytes_ = 0;
     std::uint64_t refused_ = 0;
     event down_;

@@ -15,13 +15,12 @@ using detail::transfer_kind;
 
 namespace {
 
-// Large enough that the cost of a work request does not show, small enough that lanes share one transfer and that others
-// get their turn.
-constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
-// What is in a send queue is in front of whatever comes later, and can't be withdrawn.
-constexpr std::uint64_t lane_bytes_max = std::uint64_t{16} << 20;
-// Frames must find room too.
+// Frames must find room too: so much, or half of a queue that is shallow.
 constexpr std::uint32_t room_for_frames = 8;
+
+bool has_room(const queue_pair& qp) noexcept {
+    return qp.room() > std::min(room_for_frames, (qp.room() + qp.in_flight()) / 2);
+}
 
 /// More than soft-iWARP takes for short (MAX_HDR_INLINE of siw.h).
 constexpr std::uint64_t short_answer_bytes = 64;
@@ -94,8 +93,7 @@ work requester::next_work(transfer& t) noexcept {
     w.data = (reads ? t.target.data() : t.source.data()) + t.progress_bytes;
     w.local_key = *key;
     w.inline_allowed = memory->kind != memory_kind::device;
-    w.bytes = static_cast<std::uint32_t>(
-        std::min({size_of(t) - t.progress_bytes, piece_bytes, connection_.work_bytes_max()}));
+    w.bytes = static_cast<std::uint32_t>(std::min(size_of(t) - t.progress_bytes, connection_.work_bytes_max()));
     if (reads && on.quirks().short_answers_in_one_page)
         w.bytes = static_cast<std::uint32_t>(within_page(w.remote_address, w.bytes));
     return w;
@@ -104,7 +102,7 @@ work requester::next_work(transfer& t) noexcept {
 lane* requester::next_lane() noexcept {
     for (std::uint32_t tried = 0; tried < connection_.lane_count(); ++tried) {
         lane& candidate = connection_.lane_at(turn_++ % connection_.lane_count());
-        if (candidate.usable && candidate.qp().room() > room_for_frames && candidate.bytes_in_flight < lane_bytes_max)
+        if (candidate.usable && has_room(candidate.qp()) && candidate.bytes_in_flight < lane_bytes_max)
             return &candidate;
     }
     return nullptr;
@@ -130,8 +128,7 @@ void requester::pump() noexcept {
     connection_.something_left();
 }
 
-void requester::on_work_done(lane& on, transfer& t, const work& w, const completion& how) noexcept {
-    on.bytes_in_flight -= w.bytes;
+void requester::on_work_done(transfer& t, const work& w, const completion& how) noexcept {
     work_done(t);
     if (!has_work(t)) --active_;
     if (is_atomic(t)) {

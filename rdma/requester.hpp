@@ -26,7 +26,7 @@ public:
     void start(detail::transfer& t) noexcept;
     /// Ends what has no work in flight; else the connection has to go, since a work request can't be withdrawn.
     void cancel(detail::transfer& t, error why) noexcept;
-    void on_work_done(lane& on, detail::transfer& t, const work& w, const completion& how) noexcept;
+    void on_work_done(detail::transfer& t, const work& w, const completion& how) noexcept;
     /// Puts work into the send queues as far as there is room.
     void pump() noexcept;
     bool all_left() const noexcept { return waiting_.empty(); }

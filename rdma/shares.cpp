@@ -5,6 +5,7 @@
 #include "rdma/device.hpp"
 #include "rdma/rdma_connection.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -31,15 +32,17 @@ shares::~shares() {
 }
 
 task<result<detail::provider_connection::shared>> shares::make(region_view memory, access granted) {
-    if (own_.size() == grants_max)
-        co_return error(errc::out_of_resources, "share: this connection shares " + std::to_string(grants_max) +
-                                                    " regions, that is the most; revoke some");
     auto made = std::make_shared<share>();
     made->on = &connection_.home_rail().on();
-    auto registered = co_await run_blocking([&] { return made->on->register_shared(memory, granted); });
+    const auto registers = [on = made->on, memory, granted] { return on->register_shared(memory, granted); };
+    auto registered = co_await run_blocking(registers);
     if (!registered) co_return std::move(registered).error();
     made->mr = *registered;
     if (!connection_.is_open()) co_return connection_.cause();
+    if (own_.size() == grants_max)
+        co_return error(errc::out_of_resources, "share: this connection shares " + std::to_string(grants_max) +
+                                                    " regions, that is the most; revoke some");
+    largest_bytes_ = std::max<std::uint64_t>(largest_bytes_, memory.size_bytes());
     made->generation = ++generation_;
     made->home = this;
     own_.emplace(made->generation, made.get());
@@ -81,12 +84,12 @@ result<void> shares::on_shared(const frame& f) {
     if (theirs_.size() == grants_max)
         return error(errc::protocol_error, "the peer shares more than " + std::to_string(grants_max) + " regions");
     const auto granted = static_cast<access>(f.access_bits);
-    if (granted == access::none || f.access_bits > 7 || f.size == 0 || f.address > UINT64_MAX - f.size)
+    if (granted == access::none || f.size == 0)
         return error(errc::protocol_error, "frame shared: access bits " + std::to_string(f.access_bits) + ", " +
                                                std::to_string(f.size) + " bytes at " + std::to_string(f.address));
-    theirs_[f.immediate] = {f.key, f.address, f.size, granted};
-    connection_.out().control({.type = frame_type::shared_ack, .immediate = f.immediate, .key = f.key});
-    return {};
+    if (!theirs_.try_emplace(f.immediate, grant{f.key, f.address, f.size, granted}).second)
+        return error(errc::protocol_error, "frame shared: generation " + std::to_string(f.immediate) + " is there already");
+    return connection_.out().acknowledge(f);
 }
 
 result<void> shares::on_shared_ack(const frame& f) {

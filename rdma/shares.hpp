@@ -47,6 +47,8 @@ public:
     /// No answer comes any more.
     void close() noexcept;
 
+    /// Of the largest region that was ever shared here.
+    std::uint64_t largest_bytes() const noexcept { return largest_bytes_; }
     /// Whether the peer lets an operation do this. Errors: access_denied, out_of_range.
     result<void> check(const detail::transfer& t) const;
 
@@ -68,6 +70,7 @@ private:
     std::unordered_map<std::uint32_t, share*> own_; // by generation
     std::unordered_map<std::uint32_t, grant> theirs_;
     std::uint32_t generation_ = 0;
+    std::uint64_t largest_bytes_ = 0;
 };
 
 } // namespace sluice::rdma

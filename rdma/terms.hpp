@@ -11,7 +11,7 @@
 namespace sluice::rdma {
 
 /// Receive slots that each end of a connection adds to its rail: for the peer's frames, which is the number that it is
-/// told, and for what the peer may send beside them (a pure credit frame and the goodbyes) without using up any.
+/// told, and for the frames `credit`, which use up none.
 inline constexpr std::uint32_t slots_for_frames = 16;
 inline constexpr std::uint32_t slots_for_frames_least = 4;
 inline constexpr std::uint32_t slots_kept_back = 4;

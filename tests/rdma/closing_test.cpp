@@ -1,6 +1,11 @@
 #include "tests/rdma/both_ends.hpp"
 
+#include <sluice/scope.hpp>
+#include <sluice/sleep.hpp>
+
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
+#include <utility>
 
 // How connections end by what their device says.
 
@@ -34,8 +39,10 @@ task<void> meet(two_ends& ends, task<void> (*then)(met, const device_event&), co
 }
 
 task<void> hears_of_it(met m, const device_event& event) {
+    const bool of_queue = event.type == IBV_EVENT_CQ_ERR;
     const bool of_port = event.type == IBV_EVENT_PORT_ERR || event.type == IBV_EVENT_DEVICE_FATAL;
     if (of_port) m.ends.world.async_event(m.ends.card, event.type, 1);
+    else if (of_queue) m.ends.world.async_event(m.ends.world.init_of(m.qp).send_cq, event.type);
     else m.ends.world.async_event(m.qp, event.type);
     const auto why = co_await m.server.closed();
     check_error(why, event.ends_with);
@@ -69,6 +76,7 @@ TEST_CASE("Rdma_closing.each_event_of_the_device_has_its_cause") {
         {IBV_EVENT_QP_FATAL, condition::closed, "gave the queue pair up", 0},
         {IBV_EVENT_PORT_ERR, condition::closed, "the port of the RDMA device fake0 went down", 0},
         {IBV_EVENT_DEVICE_FATAL, condition::closed, "failed or was removed", 0},
+        {IBV_EVENT_CQ_ERR, condition::closed, "a completion queue of the RDMA device fake0 failed", 0},
     };
     for (const auto& each : events) {
         two_ends ends;
@@ -98,4 +106,146 @@ TEST_CASE("Rdma_closing.a_frame_longer_than_a_slot_is_the_peers_fault") {
         CHECK(mentions(why.error(), "sent a frame of more than 4128 bytes"));
         check_error(co_await met.server.closed(), condition::closed);
     }(ends));
+}
+
+namespace {
+
+struct flushed_by {
+    ibv_event_type type;
+    const char* says;
+};
+
+/// The device gives the work back before its word of why is read.
+task<void> work_comes_back_first(two_ends& world, const flushed_by& what) {
+    auto met = co_await meet(world);
+    some_memory small(64);
+    world.world.automatic(false);
+    outcome sent;
+    scope s;
+    s.spawn(sends(met.server, small.view(), sent));
+    co_await settle();
+    REQUIRE(world.world.waiting(met.of_server).size() == 1);
+    world.world.set_state(met.of_server, IBV_QPS_ERR);
+    if (what.type == IBV_EVENT_PORT_ERR) world.world.async_event(world.card, what.type, 1);
+    else world.world.async_event(met.of_server, what.type);
+    static_cast<void>(co_await s.join());
+    check_ended(sent, condition::closed);
+    if (!*sent) CHECK(mentions(sent->error(), what.says));
+    const auto why = co_await met.server.closed();
+    check_error(why, condition::closed);
+    if (!why) CHECK(mentions(why.error(), what.says));
+}
+
+/// What is given up when the connection has failed already ends with that failure.
+task<void> given_up_too_late(two_ends& world) {
+    auto met = co_await meet(world);
+    some_memory from(64), to(64);
+    std::optional<shared_region> shared;
+    outcome did;
+    co_await shares(met.server, from.view(), access::remote_read, did, &shared);
+    world.world.automatic(false);
+    world.world.flushes_at_once(false);
+    outcome read;
+    scope s;
+    s.spawn([](connection& c, remote_region what, region_view into, outcome& how) -> task<void> {
+        auto r = co_await c.read(what, into);
+        how = std::move(r);
+    }(met.client, shared->description(), to.view(), read));
+    co_await settle();
+    world.world.async_event(met.of_client, IBV_EVENT_QP_FATAL);
+    co_await until([&] { return !met.client.is_open(); });
+    s.request_stop();
+    co_await settle();
+    world.world.flush(met.of_client);
+    world.world.flush(met.of_server);
+    world.world.flushes_at_once(true);
+    static_cast<void>(co_await s.join());
+    check_ended(read, condition::closed);
+    if (!*read) CHECK(mentions(read->error(), "gave the queue pair up"));
+}
+
+/// The peer's program talks, and this end's device gets nothing through any more.
+task<void> is_lost_though_it_talks(two_ends& world) {
+    auto met = co_await meet(world, {.peer_timeout = std::chrono::seconds(1), .lanes = 2});
+    world.world.automatic(false);
+    some_memory from(64);
+    outcome sent;
+    scope s;
+    s.spawn(sends(met.client, from.view(), sent));
+    const auto lost = [&] {
+        if (met.client.is_open()) world.world.deliver(met.of_client, bytes_of({.type = rdma::frame_type::revoked}));
+        return !met.client.is_open();
+    };
+    while (!lost()) static_cast<void>(co_await sleep_for(std::chrono::milliseconds(100)));
+    static_cast<void>(co_await s.join());
+    const auto why = co_await met.client.closed();
+    REQUIRE_FALSE(why);
+    CHECK(why.error() == errc::peer_lost);
+}
+
+} // namespace
+
+TEST_CASE("Rdma_closing.a_flush_is_explained_by_the_event_behind_it") {
+    const flushed_by all[] = {
+        {IBV_EVENT_QP_ACCESS_ERR, "aimed at memory that is not shared with it"},
+        {IBV_EVENT_QP_REQ_ERR, "aimed at memory that is not shared with it"},
+        {IBV_EVENT_QP_FATAL, "gave the queue pair up"},
+        {IBV_EVENT_PORT_ERR, "went down"},
+        {IBV_EVENT_COMM_EST, "closed the connection without a goodbye"}, // says nothing of it
+    };
+    for (const auto& each : all) {
+        INFO(each.says);
+        two_ends world;
+        world.world.automatic(true);
+        check_ok(world.listen());
+        world.run(work_comes_back_first(world, each));
+    }
+}
+
+TEST_CASE("Rdma_closing.what_is_given_up_after_the_failure_ends_with_the_failure") {
+    two_ends world;
+    world.world.automatic(true);
+    check_ok(world.listen());
+    world.run(given_up_too_late(world));
+}
+
+TEST_CASE("Rdma_closing.a_peer_whose_device_confirms_nothing_is_lost_though_its_frames_come") {
+    two_ends world;
+    world.world.automatic(true);
+    check_ok(world.listen({.connection = {.lanes = 2}}));
+    world.run(is_lost_though_it_talks(world));
+}
+
+namespace {
+
+task<void> post_is_refused(two_ends& world, int reason, const char* says) {
+    auto met = co_await meet(world);
+    some_memory from(64), to(64);
+    std::optional<shared_region> shared;
+    outcome did;
+    co_await shares(met.server, from.view(), access::remote_read, did, &shared);
+    check_ended(did);
+    co_await settle();
+    world.world.fail("post_send", 1, reason);
+    const auto read = co_await met.client.read(shared->description(), to.view());
+    REQUIRE_FALSE(read);
+    CHECK(mentions(read.error(), says));
+    const auto why = co_await met.client.closed();
+    REQUIRE_FALSE(why);
+    CHECK(why.error() == condition::closed);
+    CHECK(mentions(why.error(), says));
+}
+
+} // namespace
+
+TEST_CASE("Rdma_closing.work_that_this_device_refuses_is_not_the_peers_refusal") {
+    for (const bool iwarp : {false, true})
+        for (const auto& [reason, says] : {std::pair{ENOMEM, "ibv_post_send on fake0"}, std::pair{EINVAL, "ibv_post_send on fake0"},
+                                           std::pair{ENOTCONN, "closed the connection without a goodbye"}}) {
+            INFO((iwarp ? "iWARP, " : "") << reason);
+            two_ends world(iwarp ? soft_iwarp() : fake_device_options());
+            world.world.automatic(true);
+            check_ok(world.listen());
+            world.run(post_is_refused(world, reason, says));
+        }
 }
