@@ -1,6 +1,7 @@
 #include "tests/rdma/meeting.hpp"
 
 #include "tests/conformance/verify.hpp"
+#include "tests/rdma/network.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -57,8 +58,9 @@ void our_end::start(std::function<task<void>(our_end&)> body) {
 
 namespace {
 
-task<void> take_one(runtime& rt, std::string on, our_part body, connection_options options,
+task<void> take_one(runtime& rt, std::string on, our_part body, connection_options options, std::string host,
                     std::promise<std::string>& where) {
+    if (!host.empty()) enter_host_of(host);
     auto listener = must(co_await rt.listen(on, {.connection = options}));
     where.set_value(listener.address().to_string());
     connection c = must(co_await listener.accept());
@@ -66,25 +68,30 @@ task<void> take_one(runtime& rt, std::string on, our_part body, connection_optio
     co_await body(rt, c);
 }
 
-task<void> make_one(runtime& rt, std::string to, our_part body, connection_options options) {
+task<void> make_one(runtime& rt, std::string to, our_part body, connection_options options, std::string host) {
+    if (!host.empty()) enter_host_of(host);
     connection c = must(co_await rt.connect(to, options));
     co_await body(rt, c);
 }
 
 } // namespace
 
-std::unique_ptr<our_end> our_end::listening(std::string address, our_part body, const connection_options& options) {
+std::unique_ptr<our_end> our_end::listening(std::string address, our_part body, const connection_options& options,
+                                            std::string on_host_of) {
     std::unique_ptr<our_end> made(new our_end);
-    made->start([address = std::move(address), body = std::move(body), options](our_end& self) {
-        return take_one(self.runtime_, address, body, options, self.where_);
+    made->start([address = std::move(address), body = std::move(body), options,
+                 host = std::move(on_host_of)](our_end& self) {
+        return take_one(self.runtime_, address, body, options, host, self.where_);
     });
     return made;
 }
 
-std::unique_ptr<our_end> our_end::connecting(std::string address, our_part body, const connection_options& options) {
+std::unique_ptr<our_end> our_end::connecting(std::string address, our_part body, const connection_options& options,
+                                             std::string on_host_of) {
     std::unique_ptr<our_end> made(new our_end);
-    made->start([address = std::move(address), body = std::move(body), options](our_end& self) {
-        return make_one(self.runtime_, address, body, options);
+    made->start([address = std::move(address), body = std::move(body), options,
+                 host = std::move(on_host_of)](our_end& self) {
+        return make_one(self.runtime_, address, body, options, host);
     });
     return made;
 }

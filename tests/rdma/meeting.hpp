@@ -8,6 +8,7 @@
 #include "tests/rdma/bare_peer.hpp"
 #include "tests/rdma/live_objects.hpp"
 
+#include <chrono>
 #include <functional>
 #include <future>
 #include <memory>
@@ -27,15 +28,18 @@ using our_part = std::function<task<void>(runtime&, connection&)>;
 /// Our end, and its runtime. Its thread ends by itself once the bare end has gone, so let that go first.
 class our_end {
 public:
-    /// Listens at `address`; connects to it.
-    static std::unique_ptr<our_end> listening(std::string address, our_part body, const connection_options& options);
-    static std::unique_ptr<our_end> connecting(std::string address, our_part body, const connection_options& options);
+    /// Listens at `address`; connects to it. With a device of another host, there; see tests/rdma/network.hpp.
+    static std::unique_ptr<our_end> listening(std::string address, our_part body, const connection_options& options,
+                                              std::string on_host_of = "");
+    static std::unique_ptr<our_end> connecting(std::string address, our_part body, const connection_options& options,
+                                               std::string on_host_of = "");
     /// Runs a task without a connection.
     static std::unique_ptr<our_end> running(std::function<task<void>(runtime&)> body);
     ~our_end();
 
     /// Where it listens.
     std::string address() { return where_.get_future().get(); }
+    bool is_over() const { return done_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
     /// Waits for its end and rethrows what it threw.
     void join() { done_.get(); }
 
