@@ -3,6 +3,7 @@
 #include <sluice/contract.hpp>
 
 #include "rdma/cm_wait.hpp"
+#include "rdma/path_mtu.hpp"
 #include "rdma/rdma_listener.hpp"
 #include "runtime/joined_call.hpp"
 #include "runtime/log.hpp"
@@ -146,9 +147,10 @@ bool arrival::accept(lane& l) {
     set_ack_timeout(*parts.id, listener_.options());
     greeting answer = agreed_;
     answer.lane = l.request.lane;
+    answer.path_mtu = smaller_mtu(port_mtu(*parts.id->get()), l.request.path_mtu);
     const auto bytes = answer.encode();
     rdma_conn_param with = parameters_of(parts_.on->on(), bytes, l.responder_resources, l.initiator_depth);
-    if (api().accept(parts.id->get(), &with) == 0) return true;
+    if (accept_with_mtu(*parts.id->get(), with, answer.path_mtu) == 0) return true;
     refuse(l, greeting::refusal::no_resources, error::from_errno(errno, "rdma_accept"));
     return false;
 }

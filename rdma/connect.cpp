@@ -7,6 +7,7 @@
 #include "net/resolve.hpp"
 #include "rdma/assembly.hpp"
 #include "rdma/cm_wait.hpp"
+#include "rdma/path_mtu.hpp"
 #include "rdma/rdma_provider.hpp"
 
 #include <algorithm>
@@ -128,8 +129,9 @@ result<void> check_welcome(const greeting& hello, const greeting& welcome) {
 }
 
 /// Asks the peer for the lane and waits until it is established.
-task<result<greeting>> greet(attempt& a, const greeting& hello) {
+task<result<greeting>> greet(attempt& a, greeting hello) {
     rdma_lane_parts& lane = a.parts.lanes.back();
+    hello.path_mtu = port_mtu(*lane.id->get());
     const auto bytes = hello.encode();
     rdma_conn_param with = parameters_of(a.parts.on->on(), bytes, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH);
     if (api().connect(lane.id->get(), &with) != 0) co_return failed_call("rdma_connect");
@@ -138,6 +140,8 @@ task<result<greeting>> greet(attempt& a, const greeting& hello) {
     auto welcome = greeting::decode(established->private_data);
     if (!welcome) co_return std::move(welcome).error();
     if (auto ok = check_welcome(hello, *welcome); !ok) co_return std::move(ok).error();
+    if (lower_mtu(*lane.id->get(), smaller_mtu(hello.path_mtu, welcome->path_mtu)) != 0)
+        co_return failed_call("ibv_modify_qp to the smaller MTU of both ends");
     if (auto ok = lane.qp->tune(); !ok) co_return std::move(ok).error();
     co_return std::move(*welcome);
 }

@@ -16,6 +16,8 @@ namespace {
 constexpr std::string_view magic = "SLCR";
 constexpr std::uint8_t atomics_bit = 1;
 constexpr std::uint8_t witness_bit = 2;
+constexpr unsigned mtu_shift = 2;
+constexpr std::uint8_t mtu_max = 5;
 constexpr std::uint8_t lanes_max = 16;
 
 // Where each field lies: the table in handshake.hpp.
@@ -63,6 +65,7 @@ std::vector<std::byte> greeting::encode() const {
                    "rdma handshake: a lane that is none of the lanes");
     SLUICE_EXPECTS((what == kind::reject) == (why != refusal::none),
                    "rdma handshake: a refusal and its reason go together");
+    SLUICE_EXPECTS(path_mtu <= mtu_max, "rdma handshake: an MTU that is none");
     std::vector<std::byte> bytes(encoded_bytes + (witness ? witness_bytes : 0));
     const std::span<std::byte> into(bytes);
     std::memcpy(into.data(), magic.data(), magic.size());
@@ -70,7 +73,8 @@ std::vector<std::byte> greeting::encode() const {
     put(into, kind_at, static_cast<std::uint8_t>(what));
     put(into, lanes_at, lanes);
     put(into, lane_at, lane);
-    put(into, capabilities_at, static_cast<std::uint8_t>((atomics ? atomics_bit : 0) | (witness ? witness_bit : 0)));
+    put(into, capabilities_at,
+        static_cast<std::uint8_t>((atomics ? atomics_bit : 0) | (witness ? witness_bit : 0) | path_mtu << mtu_shift));
     put(into, slots_at, slots);
     put(into, credits_at, credits);
     put(into, refusal_at, static_cast<std::uint16_t>(why));
@@ -107,8 +111,9 @@ result<greeting> greeting::decode(std::span<const std::byte> bytes) {
     g.lane = get<std::uint8_t>(bytes, lane_at);
     if (g.lane >= g.lanes) return broken("lane", g.lane, "0.." + std::to_string(g.lanes - 1));
     const auto capabilities = get<std::uint8_t>(bytes, capabilities_at);
-    if ((capabilities & ~(atomics_bit | witness_bit)) != 0)
-        return broken("capability bits", capabilities, "0 and the sums of 1 (atomics) and 2 (a witness)");
+    g.path_mtu = static_cast<std::uint8_t>(capabilities >> mtu_shift);
+    if (g.path_mtu > mtu_max)
+        return broken("capability bits", capabilities, "sums of 1 (atomics), 2 (a witness) and 4 times the MTU 0..5");
     g.atomics = (capabilities & atomics_bit) != 0;
     const std::size_t length = encoded_bytes + ((capabilities & witness_bit) != 0 ? witness_bytes : 0);
     if (bytes.size() < length)

@@ -24,7 +24,8 @@ namespace sluice::rdma {
 /// | 6      | 1     | kind: 1 request, 2 accept, 3 reject                                       |
 /// | 7      | 1     | lanes of the connection                                                   |
 /// | 8      | 1     | which of them this is                                                     |
-/// | 9      | 1     | bits: 1 atomics; 2 a witness follows, which both ends need over iWARP     |
+/// | 9      | 1     | bits: 1 atomics; 2 a witness follows, which both ends need over iWARP;    |
+/// |        |       | 4, 8, 16: MTU of the port, 1 (256 bytes) to 5 (4096 bytes), 0 unknown     |
 /// | 10     | 2     | slots: frames that the sender of this can take at once                    |
 /// | 12     | 2     | message credits                                                           |
 /// | 14     | 2     | reject: why                                                               |
@@ -46,6 +47,7 @@ struct greeting {
     std::uint8_t lanes = 1;
     std::uint8_t lane = 0;
     bool atomics = false;
+    std::uint8_t path_mtu = 0; ///< of a request: the port's; of its acceptance: the smaller; rdma/path_mtu.hpp
     std::uint16_t slots = 0;
     std::uint16_t credits = 0;
     refusal why = refusal::none;
@@ -57,7 +59,7 @@ struct greeting {
 
     std::vector<std::byte> encode() const;
     /// Trailing zeros are allowed, the transport adds them. Errors: errc::protocol_error (not sluice's, too short, kind,
-    /// lanes 0 or over 16, lane not below lanes, a limit of 0), errc::version_mismatch with both versions.
+    /// lanes 0 or over 16, lane not below lanes, an MTU over 5, a limit of 0), errc::version_mismatch with both versions.
     static result<greeting> decode(std::span<const std::byte> bytes);
 };
 

@@ -68,6 +68,7 @@ constexpr verbs real{
     .accept = ::rdma_accept,
     .reject = ::rdma_reject,
     .disconnect = ::rdma_disconnect,
+    .init_qp_attr = ::rdma_init_qp_attr,
     .create_qp = ::rdma_create_qp,
     .destroy_qp = ::rdma_destroy_qp,
 };

@@ -64,6 +64,7 @@ struct verbs {
     int (*accept)(rdma_cm_id* id, rdma_conn_param* parameters);
     int (*reject)(rdma_cm_id* id, const void* data, std::uint8_t bytes);
     int (*disconnect)(rdma_cm_id* id);
+    int (*init_qp_attr)(rdma_cm_id* id, ibv_qp_attr* attributes, int* mask);
     int (*create_qp)(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attributes);
     void (*destroy_qp)(rdma_cm_id* id);
 };

@@ -107,6 +107,13 @@ std::unique_ptr<peer> peer::connect(const std::string& address, std::span<const 
 
 std::string peer::device_name() const { return ibv_get_device_name(id_->verbs->device); }
 
+std::uint8_t peer::mtu_bits() const {
+    ibv_port_attr port{};
+    if (is_iwarp()) return 0;
+    if (const int rc = ibv_query_port(id_->verbs, id_->port_num, &port); rc != 0) throw_errno("ibv_query_port", rc);
+    return static_cast<std::uint8_t>(port.active_mtu << 2);
+}
+
 bool peer::has_atomics() const {
     ibv_device_attr limits{};
     check(ibv_query_device(id_->verbs, &limits), "ibv_query_device");

@@ -69,6 +69,8 @@ public:
     std::span<const std::byte> greeted_with() const noexcept { return greeted_with_; }
     std::string device_name() const;
     bool has_atomics() const;
+    /// Its port's MTU, as a greeting has it among the capabilities; over iWARP none.
+    std::uint8_t mtu_bits() const;
     bool is_iwarp() const noexcept { return id_->verbs->device->transport_type == IBV_TRANSPORT_IWARP; }
 
     // ---- frames ----

@@ -32,7 +32,7 @@ struct hello {
     std::uint8_t kind = request;
     std::uint8_t lanes = 1;
     std::uint8_t lane = 0;
-    std::uint8_t capabilities = 0; ///< 1: atomics, 2: a witness follows
+    std::uint8_t capabilities = 0; ///< 1: atomics, 2: a witness follows, 4 times the MTU 1..5
     std::uint16_t slots = 16;
     std::uint16_t credits = 64;
     std::uint16_t reason = 0;

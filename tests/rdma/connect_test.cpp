@@ -5,6 +5,7 @@
 #include <catch2/generators/catch_generators.hpp>
 
 #include <cerrno>
+#include <tuple>
 #include <system_error>
 
 using namespace sluice;
@@ -108,6 +109,54 @@ TEST_CASE("Rdma_connect.asks_for_what_the_device_can_have_outstanding") {
     REQUIRE(ends.world.accepts().size() == 1);
     CHECK(ends.world.accepts()[0].parameters.initiator_depth == 5);
     CHECK(ends.world.accepts()[0].parameters.responder_resources == 5); // no more than the peer starts at once
+}
+
+TEST_CASE("Rdma_connect.the_path_carries_what_the_smaller_port_of_the_two_does") {
+    const auto with_mtu = [](ibv_mtu active) {
+        fake_device_options about;
+        about.ports[0].attributes.active_mtu = active;
+        return about;
+    };
+    const auto [client_mtu, server_mtu, smaller] =
+        GENERATE(std::tuple(IBV_MTU_4096, IBV_MTU_1024, 3), std::tuple(IBV_MTU_1024, IBV_MTU_4096, 3),
+                 std::tuple(IBV_MTU_512, IBV_MTU_256, 1), std::tuple(IBV_MTU_4096, IBV_MTU_4096, 5));
+    two_ends ends(with_mtu(client_mtu));
+    ends.world.arrive_at(ends.world.add_device(with_mtu(server_mtu)));
+    check_ok(ends.listen({.connection = {.lanes = 2}}));
+    const auto body = [](two_ends& e, int expected) -> task<void> {
+        auto [client, server] = co_await when_all(e.connect({.lanes = 2}), e.listener->accept());
+        check_ok(client);
+        check_ok(server);
+        CHECK(e.qps() == 4);
+        for (ibv_qp* qp : e.world.queue_pairs()) {
+            CHECK(e.world.path_mtu(qp) == expected);
+            CHECK(qp->state == IBV_QPS_RTS);
+        }
+    };
+    ends.run(body(ends, smaller));
+    for (const auto& each : ends.world.connects())
+        CHECK(greeting::decode(each.private_data)->path_mtu == static_cast<int>(client_mtu));
+    for (const auto& each : ends.world.accepts()) {
+        CHECK(greeting::decode(each.private_data)->path_mtu == smaller);
+        // A queue pair that is ready already is named by its number, so that librdmacm leaves it as it is.
+        CHECK((each.parameters.qp_num != 0) == (server_mtu < client_mtu));
+        CHECK((each.parameters.srq != 0) == (server_mtu < client_mtu));
+    }
+}
+
+TEST_CASE("Rdma_connect.over_iwarp_no_mtu_is_agreed_on") {
+    two_ends ends(soft_iwarp());
+    check_ok(ends.listen());
+    const auto body = [](two_ends& e) -> task<void> {
+        auto [client, server] = co_await when_all(e.connect(), e.listener->accept());
+        check_ok(client);
+        check_ok(server);
+    };
+    ends.run(body(ends));
+    REQUIRE(ends.world.accepts().size() == 1);
+    CHECK(greeting::decode(ends.world.connects()[0].private_data)->path_mtu == 0);
+    CHECK(greeting::decode(ends.world.accepts()[0].private_data)->path_mtu == 0);
+    CHECK(ends.world.calls("init_qp_attr") == 0);
 }
 
 TEST_CASE("Rdma_connect.asks_for_one_read_at_least") {
@@ -337,6 +386,7 @@ TEST_CASE("Rdma_connect.every_call_that_fails_is_named_and_leaves_nothing_behind
                                  "connect",
                                  "accept",
                                  "create_qp",
+                                 "init_qp_attr",
                                  "modify_qp",
                                  "get_devices",
                                  "query_device",

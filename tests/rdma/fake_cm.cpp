@@ -25,6 +25,9 @@ int failed_with(int error) noexcept {
     return -1;
 }
 
+const ibv_port_attr& port_of(const fake_id& id) {
+    return static_cast<const fake_device&>(*id.verbs).options.ports.at(id.port_num - 1U).attributes;
+}
 std::uint16_t port_of(const sockaddr& address) noexcept {
     if (address.sa_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
     return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
@@ -234,9 +237,10 @@ int connect(rdma_cm_id* id, rdma_conn_param* parameters) {
     for (const auto& each : w.ids) {
         if (!each->listens || port_of(each->route.addr.src_addr) != port_of(mine.route.addr.dst_addr)) continue;
         fake_id& request = w.make_id(each->channel, each->context, mine.ps);
-        request.verbs = w.route;
+        request.verbs = w.arrival == nullptr ? w.route : w.arrival;
         request.port_num = 1;
         request.from = &mine;
+        request.path_mtu = mine.path_mtu = port_of(mine).active_mtu; // in the request [IB 12.7.31]
         request.route.addr.src_storage = mine.route.addr.dst_storage;
         request.route.addr.dst_storage = mine.route.addr.src_storage;
         w.event(request, RDMA_CM_EVENT_CONNECT_REQUEST, 0, call.private_data, padding(w, request_bytes),
@@ -247,26 +251,47 @@ int connect(rdma_cm_id* id, rdma_conn_param* parameters) {
     return 0;
 }
 
+/// What librdmacm does with a queue pair that it knows: no path but the connection manager's.
+void make_ready(const fake_id& id, fake_qp& qp) {
+    qp.state = IBV_QPS_RTS;
+    qp.path_mtu = id.path_mtu;
+}
+
+int init_qp_attr(rdma_cm_id* id, ibv_qp_attr* attributes, int* mask) {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    if (const int error = w.enter("init_qp_attr")) return failed_with(error);
+    const fake_id& mine = w.of(w.ids, id);
+    *mask = IBV_QP_STATE;
+    if (attributes->qp_state == IBV_QPS_RTR) {
+        *mask |= IBV_QP_PATH_MTU;
+        attributes->path_mtu = mine.path_mtu;
+    }
+    return 0;
+}
+
 int accept(rdma_cm_id* id, rdma_conn_param* parameters) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
     int error = w.enter("accept");
     fake_id& mine = w.of(w.ids, id);
+    fake_qp* own = nullptr; // of the id, or by its number where the id has none [rdma_accept(3)]
+    for (const auto& each : w.qps)
+        if (mine.qp != nullptr ? each.get() == mine.qp : each->qp_num == parameters->qp_num) own = each.get();
     auto call = noted(id, parameters);
     if (error == 0 && call.private_data.size() > private_data_max(mine, accept_bytes)) error = EINVAL;
-    if (error == 0 && mine.qp == nullptr) error = EINVAL;
+    if (error == 0 && (own == nullptr || (mine.qp == nullptr && own->state != IBV_QPS_RTS))) error = EINVAL;
     if (error != 0) return failed_with(error);
     w.accepts.push_back(call);
-    mine.qp->state = IBV_QPS_RTS;
+    if (mine.qp != nullptr) make_ready(mine, *own);
     if (w.is_held("accept")) return 0;
     if (mine.from != nullptr && mine.from->qp != nullptr) {
         mine.peer = mine.from;
         mine.from->peer = &mine;
-        auto& here = w.of(w.qps, mine.qp);
         auto& there = w.of(w.qps, mine.from->qp);
-        here.peer = &there;
-        there.peer = &here;
-        there.state = IBV_QPS_RTS;
+        own->peer = &there;
+        there.peer = own;
+        make_ready(*mine.from, there);
         mine.from->established = true;
         w.event(*mine.from, RDMA_CM_EVENT_ESTABLISHED, 0, call.private_data, padding(w, accept_bytes),
                 seen_by_peer(call.parameters));
@@ -387,6 +412,7 @@ void fill_cm_calls(rdma::verbs& table) {
     table.accept = accept;
     table.reject = reject;
     table.disconnect = disconnect;
+    table.init_qp_attr = init_qp_attr;
     table.create_qp = create_qp;
     table.destroy_qp = destroy_qp;
 }
@@ -429,6 +455,10 @@ void fake_verbs::release(std::string_view call) {
 void fake_verbs::route_to(ibv_context* context) {
     const std::lock_guard lock(world_->mutex);
     world_->route = context;
+}
+void fake_verbs::arrive_at(ibv_context* context) {
+    const std::lock_guard lock(world_->mutex);
+    world_->arrival = context;
 }
 void fake_verbs::cm_event(rdma_cm_id* id, rdma_cm_event_type what, int status, std::span<const std::byte> private_data,
                           std::uint8_t responder_resources, std::uint8_t initiator_depth) {

@@ -264,6 +264,11 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
     fake_qp& mine = w.of(w.qps, qp);
     mine.modifications.push_back(*attributes);
     if ((mask & IBV_QP_STATE) == 0) return 0;
+    if ((mask & IBV_QP_PATH_MTU) != 0) {
+        if (attributes->qp_state != IBV_QPS_RTR) w.broken("modify_qp: a path MTU is set on the way to RTR only");
+        mine.path_mtu = attributes->path_mtu;
+    }
+    if (attributes->qp_state == IBV_QPS_RESET && !mine.work.empty()) w.broken("modify_qp: reset with work in flight");
     if (attributes->qp_state == IBV_QPS_ERR) w.fail_qp(mine);
     else mine.state = attributes->qp_state;
     return 0;
@@ -469,6 +474,10 @@ bool fake_verbs::armed(ibv_cq* cq) const {
 ibv_qp_init_attr fake_verbs::init_of(ibv_qp* qp) const {
     const std::lock_guard lock(world_->mutex);
     return world_->of(world_->qps, qp).init;
+}
+ibv_mtu fake_verbs::path_mtu(ibv_qp* qp) const {
+    const std::lock_guard lock(world_->mutex);
+    return world_->of(world_->qps, qp).path_mtu;
 }
 std::vector<ibv_qp_attr> fake_verbs::modifications(ibv_qp* qp) const {
     const std::lock_guard lock(world_->mutex);

@@ -149,6 +149,7 @@ public:
     bool armed(ibv_cq* cq) const;
     ibv_qp_init_attr init_of(ibv_qp* qp) const;               ///< as granted
     std::vector<ibv_qp_attr> modifications(ibv_qp* qp) const; ///< the arguments of modify_qp, in order
+    ibv_mtu path_mtu(ibv_qp* qp) const;
     std::vector<ibv_qp*> queue_pairs() const;                 ///< that live, in the order made
     ///@}
     /// The next queue pair gets this number; none that lives has it.
@@ -166,6 +167,8 @@ public:
     void release(std::string_view call);
     /// Ids resolve to this device from now on. So it starts with the first one.
     void route_to(ibv_context* context);
+    /// And requests come over this one, another port of the same network.
+    void arrive_at(ibv_context* context);
     void cm_event(rdma_cm_id* id, rdma_cm_event_type what, int status = 0, std::span<const std::byte> private_data = {},
                   std::uint8_t responder_resources = 0, std::uint8_t initiator_depth = 0);
     /// A request from nowhere, to an id that listens; its new id comes with the event.

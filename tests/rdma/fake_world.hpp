@@ -82,6 +82,7 @@ struct fake_qp : ibv_qp {
     bool peer_lost = false;
     bool told_last_wqe = false;
     std::vector<ibv_qp_attr> modifications;
+    ibv_mtu path_mtu = IBV_MTU_256;
     std::size_t unacknowledged_async = 0;
 };
 struct fake_event_channel : rdma_event_channel {
@@ -93,6 +94,7 @@ struct fake_id : rdma_cm_id {
     bool connects = false;
     bool established = false;
     fake_id* peer = nullptr;
+    ibv_mtu path_mtu = IBV_MTU_256; ///< of the connecting end's port
     fake_id* from = nullptr; ///< of a request: the id that connects, null for one from nowhere
     std::size_t unacknowledged = 0;
 };
@@ -153,6 +155,7 @@ struct fake_world {
     bool hands_over_at_once = true;
     std::set<std::string, std::less<>> held;
     ibv_context* route = nullptr;
+    ibv_context* arrival = nullptr; ///< where requests come; null: `route`
     std::vector<fake_verbs::connected> connects, accepts, rejects;
 
     /// The error that this call is to fail with, or 0. Counts it.

@@ -18,6 +18,7 @@ greeting make(greeting::kind what, std::mt19937_64& random) {
     g.lanes = static_cast<std::uint8_t>(1 + random() % 16);
     g.lane = static_cast<std::uint8_t>(random() % g.lanes);
     g.atomics = random() % 2 != 0;
+    g.path_mtu = static_cast<std::uint8_t>(random() % 6);
     g.slots = static_cast<std::uint16_t>(random() | 1);
     g.credits = static_cast<std::uint16_t>(random() | 1);
     if (what == greeting::kind::reject) g.why = static_cast<greeting::refusal>(1 + random() % 5);
@@ -31,7 +32,7 @@ greeting make(greeting::kind what, std::mt19937_64& random) {
 
 bool same(const greeting& a, const greeting& b) {
     return a.version == b.version && a.what == b.what && a.lanes == b.lanes && a.lane == b.lane &&
-           a.atomics == b.atomics && a.slots == b.slots && a.credits == b.credits && a.why == b.why &&
+           a.atomics == b.atomics && a.path_mtu == b.path_mtu && a.slots == b.slots && a.credits == b.credits && a.why == b.why &&
            a.operations_in_flight == b.operations_in_flight && a.message_bytes_max == b.message_bytes_max &&
            a.owner == b.owner && a.connection == b.connection && a.witness == b.witness;
 }
@@ -114,8 +115,9 @@ TEST_CASE("A refused greeting is named with the value and what is allowed") {
         CHECK_THAT(refusal(bytes), ContainsSubstring("kind = 4, allowed is 1..3"));
     }
     SECTION("a bit that means nothing") {
-        bytes[9] = std::byte{4};
-        CHECK_THAT(refusal(bytes), ContainsSubstring("capability bits = 4") && ContainsSubstring("2 (a witness)"));
+        bytes[9] = std::byte{24};
+        CHECK_THAT(refusal(bytes), ContainsSubstring("capability bits = 24") && ContainsSubstring("2 (a witness)") &&
+                                       ContainsSubstring("the MTU 0..5"));
     }
     SECTION("a witness announced that isn't there") {
         bytes.resize(greeting::encoded_bytes + greeting::witness_bytes - 1);

@@ -74,6 +74,7 @@ TEST_CASE("Interoperation.our_acceptance_is_the_smaller_of_both_limits_byte_by_b
             expected.lanes = 1;
             expected.slots = 16;
             expected.capabilities = atomics && p.has_atomics() ? 1 : p.is_iwarp() ? 2 : 0;
+            expected.capabilities |= p.mtu_bits();
             check_greeting(p.greeted_with(), expected);
         },
         with);
@@ -91,6 +92,7 @@ TEST_CASE("Interoperation.our_request_is_what_the_options_say_byte_by_byte") {
             [&](bare::peer& p) {
                 bare::hello expected;
                 expected.capabilities = p.has_atomics() ? 1 : p.is_iwarp() ? 2 : 0;
+                expected.capabilities |= p.mtu_bits();
                 expected.slots = 16;
                 expected.credits = 9;
                 expected.operations = 77;
