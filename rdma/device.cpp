@@ -155,6 +155,12 @@ std::uint32_t device::max_message_bytes(std::uint8_t port) const noexcept {
 
 bool device::is_alive() const noexcept { return impl_->alive.load(std::memory_order_relaxed); }
 
+std::optional<bool> device::is_port_up(std::uint8_t port) const noexcept {
+    ibv_port_attr now{};
+    if (api().query_port(impl_->context, port, &now) != 0) return std::nullopt;
+    return now.state == IBV_PORT_ACTIVE;
+}
+
 void device::add(device_observer& observer) { impl_->events.add(observer); }
 void device::remove(device_observer& observer) noexcept { impl_->events.remove(observer); }
 int device::event_fd() const noexcept { return impl_->context->async_fd; }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ public:
     std::uint32_t max_message_bytes(std::uint8_t port) const noexcept;
     /// False from device removal on.
     bool is_alive() const noexcept;
+    /// Asks now [ibv_query_port(3)]; nothing when the device does not answer any more.
+    std::optional<bool> is_port_up(std::uint8_t port) const noexcept;
 
     /// The local key of registered memory; as many steps as there are devices, on any thread. Errors, which cost no
     /// allocation: why this memory could not be registered here; errc::invalid_argument for memory that neither the pool

@@ -116,7 +116,19 @@ void rdma_connection::peer_is_gone() noexcept {
         tear_down(); // that is what a goodbye announces
         return;
     }
-    fail(error(errc::closed, "the peer " + terms_.peer_address + " closed the connection without a goodbye"));
+    auto own = device_trouble();
+    fail(own ? std::move(*own)
+             : error(errc::closed, "the peer " + terms_.peer_address + " closed the connection without a goodbye"));
+}
+
+/// A device that goes, or its link, may end the queue pairs and the work on them before its event is here. Then it is
+/// to blame, and not the peer.
+std::optional<error> rdma_connection::device_trouble() {
+    const device& on = rail_->on();
+    const auto up = on.is_alive() ? on.is_port_up(lane_at(0).port()) : std::nullopt;
+    if (!up) return error(errc::closed, "the RDMA device " + on.name() + " failed or was removed");
+    if (!*up) return error(errc::peer_lost, "the port of the RDMA device " + on.name() + " went down");
+    return std::nullopt;
 }
 
 void rdma_connection::on_cm_event(const cm_event& e) noexcept {

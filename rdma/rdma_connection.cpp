@@ -138,6 +138,7 @@ void rdma_connection::on_work_done(lane& on, const work& w, const completion& ho
 void rdma_connection::on_control_done(const work& w, const completion& how) noexcept {
     if (!how.ok()) {
         if (how.flushed() || how.refused == ENOTCONN) peer_is_gone();
+        else if (auto own = device_trouble()) fail(std::move(*own));
         else if (how.refused != 0) fail(refusal(how));
         else fail(error_of(w, how, terms_.peer_address));
         return;
@@ -158,6 +159,10 @@ void rdma_connection::work_failed(const transfer& t, const work& w, const comple
     if (state_ >= state::ending) return;
     if (how.flushed() || how.refused == ENOTCONN) {
         peer_is_gone();
+        return;
+    }
+    if (auto own = device_trouble()) {
+        fail(std::move(*own));
         return;
     }
     if (how.refused != 0) {

@@ -101,6 +101,7 @@ private:
     void leave() noexcept;
     void begin_close() noexcept;
     void peer_is_gone() noexcept;
+    std::optional<error> device_trouble();
     void tear_down() noexcept;
     void check_drained() noexcept;
     void end_everything() noexcept;

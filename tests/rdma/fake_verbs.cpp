@@ -482,6 +482,10 @@ std::vector<std::string> fake_verbs::take_violations() {
 }
 void fake_verbs::forgive_leaks() { world_->leaks_forgiven = true; }
 
+void fake_verbs::port_state(ibv_context* context, ibv_port_state state, std::uint8_t port) {
+    const std::lock_guard lock(world_->mutex);
+    device_of(context).options.ports.at(port - 1U).attributes.state = state;
+}
 void fake_verbs::async_event(ibv_context* context, ibv_event_type what, std::uint8_t port) {
     const std::lock_guard lock(world_->mutex);
     ibv_async_event event{};

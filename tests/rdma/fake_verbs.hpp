@@ -108,6 +108,8 @@ public:
     ///@{
     /// What the device says of itself [ibv_get_async_event(3)]. Of a queue pair, completion queue or shared queue:
     void async_event(ibv_context* context, ibv_event_type what, std::uint8_t port = 0);
+    /// What a port is from now on, without an event.
+    void port_state(ibv_context* context, ibv_port_state state, std::uint8_t port = 1);
     void async_event(ibv_qp* qp, ibv_event_type what);
     void async_event(ibv_cq* cq, ibv_event_type what);
     void async_event(ibv_srq* srq, ibv_event_type what);
