@@ -87,7 +87,7 @@ public:
     ~deleted_device();
     deleted_device(const deleted_device&) = delete;
     deleted_device& operator=(const deleted_device&) = delete;
-    /// Begins. The kernel ends it when the last program has closed the device.
+    /// Begins. The kernel may end it only when the last program has closed the device.
     void begin();
     bool is_over() const { return deleting_->is_over(); }
     /// Waits until the device is gone.

@@ -1,0 +1,180 @@
+// A device is deleted under its connections. In a process of its own: Linux 6.12 deletes a soft device only when the last
+// program has closed it, and librdmacm keeps it open.
+#include "tests/conformance/buffer.hpp"
+#include "tests/conformance/process.hpp"
+#include "tests/conformance/verify.hpp"
+#include "tests/rdma/meeting.hpp"
+#include "tests/rdma/network.hpp"
+
+#include <sluice/scope.hpp>
+
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/interfaces/catch_interfaces_capture.hpp>
+#include <chrono>
+#include <cstdio>
+#include <latch>
+#include <optional>
+#include <thread>
+
+namespace sluice::rdma::testing {
+
+namespace {
+
+using conformance::buffer;
+using conformance::child_process;
+using conformance::must;
+using conformance::must_fail;
+using clock = std::chrono::steady_clock;
+
+constexpr std::size_t part_bytes = 64 << 10;
+constexpr int writes_before = 20; // of each end, so that all is in motion
+
+struct removal {
+    std::latch busy{2};
+    std::array<clock::time_point, 2> over{};
+    std::array<std::string, 2> why{};
+};
+
+task<void> writes_until_it_ends(connection& c, remote_view there, region_view from, std::latch& busy,
+                                std::optional<error>& why) {
+    for (int done = 0; !why; ++done) {
+        const auto written = co_await c.write(there, from);
+        if (!written) why = written.error();
+        if (done == writes_before) busy.count_down();
+    }
+}
+
+task<void> receives_until_it_ends(connection& c, region_view into, std::optional<error>& why) {
+    const auto got = co_await c.receive(into);
+    if (!got) why = got.error();
+}
+
+/// Busy with writes and a receive while memory is shared, until the connection ends.
+task<void> loses_its_device(connection& c, removal& r, std::size_t self) {
+    buffer mine(part_bytes);
+    buffer from(part_bytes);
+    buffer message(64);
+    auto shared = must(co_await c.share(mine, access::remote_write));
+    must(co_await c.send(shared.description()));
+    const remote_region there = must(co_await c.receive<remote_region>());
+    std::optional<error> no_write;
+    std::optional<error> no_receive;
+    scope work;
+    work.spawn(writes_until_it_ends(c, there, from, r.busy, no_write));
+    work.spawn(receives_until_it_ends(c, message, no_receive));
+    const auto ended = co_await c.closed();
+    r.over[self] = clock::now();
+    must(co_await work.join());
+    const error cause = must_fail(ended, condition::closed);
+    r.why[self] = cause.message();
+    VERIFY(no_write && no_receive);
+    VERIFY_EQUAL(no_write->message(), cause.message());
+    VERIFY_EQUAL(no_receive->message(), cause.message());
+    VERIFY(!c.is_open());
+    must_fail(co_await c.send(std::uint32_t{1}), condition::closed);
+    must_fail(co_await c.close(), condition::closed);
+}
+
+task<void> says(connection& c) {
+    must(co_await c.send(std::uint32_t{4711}));
+    must(co_await c.close());
+}
+task<void> hears(connection& c) {
+    VERIFY_EQUAL(must(co_await c.receive<std::uint32_t>()), 4711U);
+    must(co_await c.closed());
+}
+
+struct ends {
+    std::string server;
+    std::string client;
+};
+
+void must_have_nothing() {
+    const live_objects left = count_live();
+    if (!(left == live_objects{})) throw bare::failure("left: " + left.to_string());
+}
+
+void lose(const ends& with, const child_process::channel& test) {
+    removal r;
+    {
+        auto listening = our_end::listening(
+            address_of_device(with.server), [&](runtime&, connection& c) { return loses_its_device(c, r, 0); }, {},
+            with.server);
+        auto connecting = our_end::connecting(
+            listening->address(), [&](runtime&, connection& c) { return loses_its_device(c, r, 1); }, {}, with.client);
+        while (!r.busy.try_wait() && !connecting->is_over() && !listening->is_over()) std::this_thread::yield();
+        test.say("busy");
+        connecting->join();
+        listening->join();
+    }
+    for (std::size_t i = 0; i < r.over.size(); ++i) {
+        test.say(r.why[i]);
+        test.say(std::to_string(r.over[i].time_since_epoch().count()));
+    }
+    must_have_nothing();
+}
+
+void go_on(const ends& with) {
+    {
+        auto listening = our_end::listening(
+            address_of_device(with.server), [](runtime&, connection& c) { return hears(c); }, {}, with.server);
+        auto connecting = our_end::connecting(
+            listening->address(), [](runtime&, connection& c) { return says(c); }, {}, with.client);
+        connecting->join();
+        listening->join();
+    }
+    must_have_nothing();
+}
+
+void in_the_child(const ends& removed, const ends& others, const child_process::channel& test) {
+    try {
+        lose(removed, test);
+        go_on(others);
+        test.say("went on");
+    } catch (const std::exception& e) {
+        test.say(std::string("failed: ") + e.what());
+    }
+    test.hear(); // the test lets it go
+}
+
+/// The server's device is the one that goes.
+void remove_under(const ends& removed, const ends& others) {
+    child_process child([&](const child_process::channel& test) { in_the_child(removed, others, test); });
+    const conformance::watchdog bounded(Catch::getResultCapture().getCurrentTestName());
+    REQUIRE(child.pipes().hear() == "busy");
+    deleted_device gone(removed.server);
+    const auto start = clock::now();
+    gone.begin();
+    for (const std::string& device : {removed.server, removed.client}) {
+        const std::string why = child.pipes().hear();
+        INFO(why);
+        REQUIRE_FALSE(why.starts_with("failed"));
+        if (device == removed.server) CHECK(why.find("device " + device) != std::string::npos);
+        const clock::time_point over{clock::duration(std::stoll(child.pipes().hear()))};
+        const auto took = std::chrono::duration_cast<std::chrono::microseconds>(over - start);
+        std::printf("%s: the connection had ended %lld us after the deletion of %s was asked for: %s\n", device.c_str(),
+                    static_cast<long long>(took.count()), removed.server.c_str(), why.c_str());
+    }
+    REQUIRE(child.pipes().hear() == "went on");
+    std::printf("%s was %s while the program went on\n", removed.server.c_str(), gone.is_over() ? "gone" : "still held");
+    child.pipes().say("end");
+    CHECK(child.pipes().hear().empty()); // it has ended by itself
+    gone.wait();
+}
+
+} // namespace
+
+TEST_CASE("Device_removal.of_one_host_ends_its_connection_and_its_peers_and_others_work", "[two-hosts]") {
+    const auto [here, there] = pair_of_devices(0);
+    const auto [other_here, other_there] = pair_of_devices(2);
+    remove_under({.server = there, .client = here}, {.server = other_there, .client = other_here});
+}
+
+TEST_CASE("Device_removal.of_both_ends_ends_the_connection_and_other_devices_work") {
+    const std::string device = untouched_device();
+    const std::string other = other_device(device);
+    remove_under({.server = device, .client = device}, {.server = other, .client = other});
+}
+
+} // namespace sluice::rdma::testing
