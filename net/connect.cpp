@@ -1,3 +1,4 @@
+#include <sluice/blocking.hpp>
 #include <sluice/runtime.hpp>
 
 #include "net/auto_listener.hpp"
@@ -40,23 +41,31 @@ const detail::provider* find(scheme wanted) noexcept {
     return nullptr;
 }
 
+/// Whether RDMA can be used by these devices, else why not. Choosing among them asks them, which blocks.
+task<result<void>> rdma_usable(const std::string& devices) {
+    if (devices.empty()) co_return detail::rdma_usable(devices);
+    auto usable = co_await run_blocking([&devices] { return detail::rdma_usable(devices); });
+    co_return usable;
+}
+
 /// The provider of an address that names one.
-result<const detail::provider*> named(scheme asked) {
+task<result<const detail::provider*>> named(scheme asked, const std::string& rdma_devices) {
     const detail::provider* found = find(asked);
-    if (found == nullptr) return error(errc::unsupported, "rdma://: no RDMA in this build; use tcp:// or auto://");
-    if (auto usable = found->available(); !usable) return std::move(usable).error();
-    return found;
+    if (found == nullptr) co_return error(errc::unsupported, "rdma://: no RDMA in this build; use tcp:// or auto://");
+    if (asked == scheme::rdma)
+        if (auto usable = co_await rdma_usable(rdma_devices); !usable) co_return std::move(usable).error();
+    co_return found;
 }
 
 std::string asked_for(scheme s) { return std::string(s == scheme::rdma ? "rdma" : "tcp") + ": asked for by the address"; }
 
 /// Why `auto` does without RDMA from the start, or an empty string.
-std::string no_rdma(const address& where, mode rdma) {
-    if (rdma == mode::off) return "rdma is off (runtime_options.rdma)";
-    if (where.is_unix()) return "unix sockets have no RDMA";
-    if (find(scheme::rdma) == nullptr) return "no RDMA in this build";
-    if (auto usable = detail::rdma_usable(); !usable) return std::string(usable.error().detail());
-    return {};
+task<std::string> no_rdma(const address& where, mode rdma, const std::string& devices) {
+    if (rdma == mode::off) co_return "rdma is off (runtime_options.rdma)";
+    if (where.is_unix()) co_return "unix sockets have no RDMA";
+    if (find(scheme::rdma) == nullptr) co_return "no RDMA in this build";
+    if (auto usable = co_await rdma_usable(devices); !usable) co_return std::string(usable.error().detail());
+    co_return std::string();
 }
 
 error required(const std::string& why) {
@@ -69,15 +78,15 @@ task<result<connection>> runtime::connect(address to, connection_options options
     if (auto ok = validate(options); !ok) co_return std::move(ok).error();
     if (!to.is_unix() && to.port == 0)
         co_return error(errc::invalid_address, "connect to " + to.to_string() + ": port 0 is for listening only");
-    detail::provider_setup setup{.choice = {}, .owner = impl_->owner};
+    detail::provider_setup setup{.choice = {}, .owner = impl_->owner, .rdma_devices = impl_->options.rdma_devices};
     const detail::provider* chosen = find(scheme::tcp);
     if (to.scheme != scheme::automatic) {
-        auto asked = named(to.scheme);
+        auto asked = co_await named(to.scheme, setup.rdma_devices);
         if (!asked) co_return std::move(asked).error();
         chosen = *asked;
         setup.choice = asked_for(to.scheme);
     } else {
-        std::string why_not = no_rdma(to, impl_->options.rdma);
+        std::string why_not = co_await no_rdma(to, impl_->options.rdma, setup.rdma_devices);
         if (why_not.empty()) { // half of the time, so that there is some left for TCP
             connection_options first = options;
             if (impl_->options.rdma != mode::require) first.connect_timeout /= 2;
@@ -106,9 +115,9 @@ task<result<listener>> runtime::listen(address on, listen_options options) {
     if (auto ok = validate(options.connection); !ok) co_return std::move(ok).error();
     if (options.backlog == 0)
         co_return error(errc::invalid_argument, "listen_options.backlog = 0, allowed is 1 or more");
-    detail::provider_setup setup{.choice = {}, .owner = impl_->owner};
+    detail::provider_setup setup{.choice = {}, .owner = impl_->owner, .rdma_devices = impl_->options.rdma_devices};
     if (on.scheme == scheme::automatic) {
-        if (std::string why_not = no_rdma(on, impl_->options.rdma); why_not.empty()) {
+        if (std::string why_not = co_await no_rdma(on, impl_->options.rdma, setup.rdma_devices); why_not.empty()) {
             auto both = co_await net::auto_listen(std::move(on), std::move(options), std::move(setup),
                                                   impl_->options.rdma == mode::require);
             if (!both) co_return std::move(both).error();
@@ -122,7 +131,7 @@ task<result<listener>> runtime::listen(address on, listen_options options) {
         if (!made) co_return std::move(made).error();
         co_return listener(std::move(*made));
     }
-    auto chosen = named(on.scheme);
+    auto chosen = co_await named(on.scheme, setup.rdma_devices);
     if (!chosen) co_return std::move(chosen).error();
     setup.choice = asked_for(on.scheme);
     auto made = co_await (*chosen)->listen(std::move(on), std::move(options), std::move(setup));

@@ -98,6 +98,7 @@ public:
 struct provider_setup {
     std::string choice;      ///< what connection::choice() says
     std::uint64_t owner = 0; ///< stands in every remote_region that is shared over them
+    std::string rdma_devices{}; ///< those that may be used (runtime_options.rdma_devices); empty: all
 };
 
 /// A way to carry connections. One object for the whole process, without state of its own.
@@ -108,8 +109,10 @@ public:
     provider& operator=(const provider&) = delete;
 
     virtual sluice::scheme scheme() const noexcept = 0;
-    /// Success, or why it can't be used on this machine.
-    virtual result<void> available() const = 0;
+    /// Success, or why it can't be used on this machine with these devices (provider_setup); may block.
+    virtual result<void> available(const std::string& rdma_devices) const = 0;
+    /// Whether this text chooses devices at all, whatever there is. Errors: errc::invalid_argument that quotes the part.
+    virtual result<void> check_devices(const std::string&) const { return {}; }
     /// The options have been validated.
     virtual task<result<std::unique_ptr<provider_connection>>> connect(sluice::address to, connection_options options,
                                                                        provider_setup setup) const = 0;

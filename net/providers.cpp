@@ -17,10 +17,16 @@ std::span<const provider* const> providers() noexcept {
     return all;
 }
 
-result<void> rdma_usable() {
+result<void> rdma_usable(const std::string& devices) {
     for (const provider* each : providers())
-        if (each->scheme() == scheme::rdma) return each->available();
+        if (each->scheme() == scheme::rdma) return each->available(devices);
     return error(errc::unsupported, "this build of sluice has no RDMA provider");
+}
+
+result<void> check_rdma_devices(const std::string& devices) {
+    for (const provider* each : providers())
+        if (each->scheme() == scheme::rdma) return each->check_devices(devices);
+    return {}; // there is nothing to be chosen from: whoever asks for RDMA hears of that
 }
 
 } // namespace sluice::detail

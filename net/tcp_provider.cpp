@@ -12,7 +12,7 @@ namespace {
 class provider final : public detail::provider {
 public:
     sluice::scheme scheme() const noexcept override { return sluice::scheme::tcp; }
-    result<void> available() const override { return {}; }
+    result<void> available(const std::string&) const override { return {}; }
     task<result<std::unique_ptr<detail::provider_connection>>> connect(address to, connection_options options,
                                                                        detail::provider_setup setup) const override {
         return tcp_connect(std::move(to), std::move(options), std::move(setup));

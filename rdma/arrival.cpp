@@ -80,9 +80,11 @@ net::background arrival::receive(lane& l) {
     rdma_lane_parts* parts = nullptr; // the vector is as long as it gets once the rail is there
     bool fine = true;
     if (l.request.lane == 0) {
-        const std::shared_ptr<rail_maker> maker = listener_.rail_for(parts_of(l).id->get()->verbs);
-        while (!failed_ && !maker->decided()) co_await l.news.wait();
-        fine = !failed_ && take_rail(*maker, l);
+        maker_ = listener_.rail_for(parts_of(l).id->get()->verbs);
+        while (!failed_ && !maker_->decided()) co_await l.news.wait();
+        fine = !failed_ && check_port(l) && take_rail(l);
+    } else {
+        fine = check_port(l);
     }
     if (fine && parts_of(l).id->get()->verbs != parts_.on->on().context()) {
         refuse(l, greeting::refusal::malformed,
@@ -115,8 +117,16 @@ net::background arrival::receive(lane& l) {
     listener_.note_end();
 }
 
-bool arrival::take_rail(const rail_maker& maker, const lane& l) {
-    auto found = maker.outcome();
+bool arrival::check_port(const lane& l) {
+    if (auto ok = maker_->check_port(*parts_of(l).id->get()); !ok) {
+        refuse(l, greeting::refusal::device, ok.error());
+        return false;
+    }
+    return true;
+}
+
+bool arrival::take_rail(const lane& l) {
+    auto found = maker_->outcome();
     if (!found) {
         refuse(l, greeting::refusal::no_resources, found.error());
         return false;

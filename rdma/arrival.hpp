@@ -67,7 +67,8 @@ private:
 
     net::background receive(lane& l);
     /// The steps of it that do not wait; false: the connection has failed.
-    bool take_rail(const rail_maker& maker, const lane& l);
+    bool check_port(const lane& l);
+    bool take_rail(const lane& l);
     bool accept(lane& l);
     bool settle(lane& l);
     void refuse(const lane& l, greeting::refusal why, const error& cause);
@@ -80,6 +81,7 @@ private:
     bool complete_ = false;
     greeting agreed_; // once the rail is there
     greeting first_;  // the first lane's request
+    std::shared_ptr<rail_maker> maker_; // from the first lane on
     assembly parts_;  // by number of the lane
     std::vector<std::unique_ptr<lane>> lanes_;
     timer timer_;

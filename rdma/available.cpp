@@ -1,4 +1,5 @@
 #include "rdma/available.hpp"
+#include "rdma/chosen_ports.hpp"
 #include "rdma/rdma_provider.hpp"
 #include "rdma/verbs.hpp"
 
@@ -82,6 +83,12 @@ result<void> rdma_available_in(const files::path& root) {
     return usable;
 }
 
-result<void> rdma_available() { return rdma_available_in(api().root); }
+result<void> rdma_available(const std::string& devices) {
+    if (!devices.empty()) // a mistake in the text is one on any machine
+        if (auto parsed = device_selector::parse(devices); !parsed) return std::move(parsed).error();
+    if (auto any = rdma_available_in(api().root); !any || devices.empty()) return any;
+    if (auto chosen = ports_to_connect_by(devices); !chosen) return std::move(chosen).error();
+    return {};
+}
 
 } // namespace sluice::rdma

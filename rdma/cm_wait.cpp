@@ -32,6 +32,7 @@ error refused(greeting::refusal why) {
     case greeting::refusal::version: return {make_error_code(errc::version_mismatch), text};
     case greeting::refusal::busy: return error::from_errno(EAGAIN, text + "; try again later");
     case greeting::refusal::no_resources: return {make_error_code(errc::out_of_resources), text};
+    case greeting::refusal::device: return error::from_errno(EHOSTUNREACH, text + " (its rdma_devices)");
     case greeting::refusal::none:
     case greeting::refusal::not_sluice:
     case greeting::refusal::malformed: break;

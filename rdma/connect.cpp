@@ -6,16 +6,17 @@
 #include "net/random.hpp"
 #include "net/resolve.hpp"
 #include "rdma/assembly.hpp"
+#include "rdma/chosen_ports.hpp"
 #include "rdma/cm_wait.hpp"
 #include "rdma/path_mtu.hpp"
 #include "rdma/rdma_provider.hpp"
+#include "rdma/route.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -32,6 +33,7 @@ struct attempt {
     net::endpoint to;
     const connection_options& options;
     const detail::provider_setup& setup;
+    std::chrono::steady_clock::time_point until;
     std::vector<std::unique_ptr<cm_wait>> waits{};
     assembly parts{};
     greeting hello{};
@@ -42,49 +44,24 @@ error at(const char* step, const error& e) { return {e.code(), std::string(step)
 
 error failed_call(const char* name) { return error::from_errno(errno, name); }
 
-/// The address of the lane before, so that this one leaves by the same device; the port is its own.
-sockaddr_storage same_source(const cm_id& id, const net::endpoint& to) {
-    sockaddr_storage from = id.get()->route.addr.src_storage;
-    if (from.ss_family == AF_INET6) {
-        auto& six = reinterpret_cast<sockaddr_in6&>(from);
-        six.sin6_port = 0;
-        if (six.sin6_scope_id == 0) six.sin6_scope_id = reinterpret_cast<const sockaddr_in6&>(to.storage).sin6_scope_id;
-    } else {
-        reinterpret_cast<sockaddr_in&>(from).sin_port = 0;
-    }
-    return from;
-}
-
-/// Makes the id of the next lane, with a device and a path to the peer.
+/// Makes the id of the next lane, with a device and a path to the peer: by a chosen port, and all lanes by the same.
 task<result<void>> reach(attempt& a) {
-    auto manager = connection_manager::of(a.home);
-    if (!manager) co_return std::move(manager).error();
-    auto made = cm_id::create(**manager);
-    if (!made) co_return std::move(made).error();
-    cm_id& id = **made;
-    a.waits.push_back(std::make_unique<cm_wait>());
-    cm_wait& events = *a.waits.back();
-    id.observe(&events);
-    a.parts.lanes.emplace_back(std::move(*made), nullptr);
-    set_ack_timeout(id, a.options);
-    const auto limit = std::chrono::ceil<std::chrono::milliseconds>(a.options.connect_timeout).count();
-    const int limit_ms = static_cast<int>(std::min<std::int64_t>(limit, INT_MAX));
-    sockaddr_storage from{};
-    if (a.parts.lanes.size() > 1) from = same_source(*a.parts.lanes.front().id, a.to);
-    auto* source = from.ss_family == 0 ? nullptr : reinterpret_cast<sockaddr*>(&from);
-    if (api().resolve_addr(id.get(), source, reinterpret_cast<sockaddr*>(&a.to.storage), limit_ms) != 0) {
-        const int cause = errno;
-        if (cause != ENODEV && cause != ENETUNREACH && cause != EADDRNOTAVAIL && cause != EHOSTUNREACH)
-            co_return failed_call("rdma_resolve_addr");
-        co_return error::from_errno(EHOSTUNREACH, "address resolution: no RDMA device leads there (" +
-                                                      std::string(std::strerror(cause)) +
-                                                      "); `rdma link` lists the devices");
+    const route_limits within{a.options, a.until};
+    result<route> found = errc::closed;
+    if (!a.parts.lanes.empty()) {
+        const sockaddr_storage source = same_source(*a.parts.lanes.front().id, a.to);
+        found = co_await find_route(a.home, a.to, within, &source);
+    } else if (a.setup.rdma_devices.empty()) {
+        found = co_await find_route(a.home, a.to, within);
+    } else {
+        const std::string& selection = a.setup.rdma_devices;
+        auto chosen = co_await run_blocking([&selection] { return ports_to_connect_by(selection); });
+        if (!chosen) co_return std::move(chosen).error();
+        found = co_await find_route_by(a.home, a.to, within, *chosen, selection);
     }
-    auto resolved = co_await events.expect(RDMA_CM_EVENT_ADDR_RESOLVED);
-    if (!resolved) co_return std::move(resolved).error();
-    if (api().resolve_route(id.get(), limit_ms) != 0) co_return failed_call("rdma_resolve_route");
-    auto routed = co_await events.expect(RDMA_CM_EVENT_ROUTE_RESOLVED);
-    if (!routed) co_return std::move(routed).error();
+    if (!found) co_return std::move(found).error();
+    a.waits.push_back(std::move(found->events));
+    a.parts.lanes.emplace_back(std::move(found->id), nullptr);
     co_return result<void>();
 }
 
@@ -191,9 +168,9 @@ task<result<void>> all_lanes(attempt& a) {
 }
 
 task<made_connection> connect_to(net::endpoint to, const connection_options& options,
-                                 const detail::provider_setup& setup) {
+                                 const detail::provider_setup& setup, std::chrono::steady_clock::time_point until) {
     executor& home = co_await this_executor();
-    attempt a{.home = home, .to = to, .options = options, .setup = setup};
+    attempt a{.home = home, .to = to, .options = options, .setup = setup, .until = until};
     auto made = co_await all_lanes(a);
     if (!made) {
         co_await a.parts.take_down();
@@ -221,7 +198,7 @@ task<made_connection> establish(address to, connection_options options, detail::
         // What is left of the time is shared by the endpoints that are left.
         const auto rest = std::max(until - now, std::chrono::steady_clock::duration());
         const auto share = left == 1 ? until : now + rest / static_cast<std::int64_t>(left);
-        auto made = co_await timeout_at(share, connect_to(e, options, setup));
+        auto made = co_await timeout_at(share, connect_to(e, options, setup, share));
         if (made) co_return made;
         const bool timed_out = left > 1 && made.error() == errc::deadline_exceeded;
         const std::string numeric = e.to_address(scheme::rdma).to_string();

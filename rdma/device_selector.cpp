@@ -138,18 +138,31 @@ bool device_selector::matches(const item& wanted, const described_port& port) {
     return false;
 }
 
+const device_selector::item* device_selector::denial_of(const described_port& port) const {
+    const auto found =
+        std::ranges::find_if(items_, [&](const item& each) { return each.denies && matches(each, port); });
+    return found == items_.end() ? nullptr : &*found;
+}
+
+device_selector::verdict device_selector::judge(const described_port& port) const {
+    if (const item* const no = denial_of(port); no != nullptr) return {"denied by " + net::quoted(no->text)};
+    const auto found =
+        std::ranges::find_if(items_, [&](const item& each) { return !each.denies && matches(each, port); });
+    if (found != items_.end()) return {{}, found->gid_index};
+    if (std::ranges::all_of(items_, &item::denies)) return {};
+    return {"not in the list"};
+}
+
 result<std::vector<device_selector::choice>> device_selector::match(const std::vector<described_port>& ports) const {
     const item everything{.text = "*"};
     std::vector<const item*> wanted;
     for (const item& each : items_)
         if (!each.denies) wanted.push_back(&each);
     if (wanted.empty()) wanted.push_back(&everything);
-    const auto denied = [&](const described_port& port) {
-        return std::ranges::any_of(items_, [&](const item& each) { return each.denies && matches(each, port); });
-    };
     std::vector<choice> chosen;
     const item* down = nullptr;
-    for (const item* each : wanted) {
+    for (std::size_t rank = 0; rank < wanted.size(); ++rank) {
+        const item* const each = wanted[rank];
         bool found = false;
         for (const described_port& port : ports) {
             if (!matches(*each, port)) continue;
@@ -158,11 +171,11 @@ result<std::vector<device_selector::choice>> device_selector::match(const std::v
                 down = each;
                 continue;
             }
-            if (denied(port) || std::ranges::any_of(chosen, [&](const choice& c) { return c.port == &port; })) continue;
+            if (denial_of(port) != nullptr || std::ranges::any_of(chosen, [&](const choice& c) { return c.port == &port; })) continue;
             if (each->gid_index && std::ranges::count(port.gids, *each->gid_index, &gid_entry::index) == 0)
                 return error::from_errno(ENODEV, "rdma device " + net::quoted(each->text) +
                                                      ": this place of the table of GIDs is empty");
-            chosen.push_back({&port, each->gid_index});
+            chosen.push_back({&port, each->gid_index, rank});
         }
         if (!found)
             return error::from_errno(ENODEV,

@@ -41,11 +41,19 @@ public:
     struct choice {
         const described_port* port;
         std::optional<std::uint32_t> gid_index;
+        std::size_t rank = 0; ///< place of the part in the list: ports of one part are equally good
     };
     /// The chosen ports, in the order of the list and without repetitions; `ports` must outlive them. Errors, which
     /// quote the part: ENODEV for one that matches nothing, with what there is; ENETDOWN when nothing that matches is
     /// active; ENODEV when everything is denied.
     result<std::vector<choice>> match(const std::vector<described_port>& ports) const;
+
+    struct verdict {
+        std::string why_not; ///< "denied by \"!mlx5_1\"", "not in the list"; empty: chosen
+        std::optional<std::uint32_t> gid_index{};
+    };
+    /// What the text says of one port, whether or not it is active and whatever else there is.
+    verdict judge(const described_port& port) const;
 
 private:
     struct item {
@@ -60,6 +68,7 @@ private:
     };
     static result<item> parse_item(std::string_view text);
     static bool matches(const item& wanted, const described_port& port);
+    const item* denial_of(const described_port& port) const;
     std::vector<item> items_;
 };
 

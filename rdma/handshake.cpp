@@ -123,7 +123,7 @@ result<greeting> greeting::decode(std::span<const std::byte> bytes) {
     g.credits = get<std::uint16_t>(bytes, credits_at);
     const auto reason = get<std::uint16_t>(bytes, refusal_at);
     const bool rejects = g.what == kind::reject;
-    if (rejects ? reason == 0 || reason > static_cast<std::uint16_t>(refusal::malformed) : reason != 0)
+    if (rejects ? reason == 0 || reason > static_cast<std::uint16_t>(refusal::device) : reason != 0)
         return broken("reason of a rejection", reason, rejects ? "1..5" : "0, this is none");
     g.why = static_cast<refusal>(reason);
     g.operations_in_flight = get<std::uint32_t>(bytes, operations_at);
@@ -147,6 +147,7 @@ const char* to_string(greeting::refusal why) noexcept {
     case greeting::refusal::not_sluice: return "the peer took the request for one of another program";
     case greeting::refusal::no_resources: return "the peer's device has no resources for a further connection";
     case greeting::refusal::malformed: return "the peer could not make sense of the request";
+    case greeting::refusal::device: return "the peer takes no connections by the device that leads there";
     }
     return "the peer gave a reason that is unknown here";
 }

@@ -40,7 +40,15 @@ struct greeting {
     static constexpr std::size_t witness_bytes = 12;
     static constexpr std::uint16_t current_version = 1;
     enum class kind : std::uint8_t { request = 1, accept = 2, reject = 3 };
-    enum class refusal : std::uint16_t { none = 0, version = 1, busy = 2, not_sluice = 3, no_resources = 4, malformed = 5 };
+    enum class refusal : std::uint16_t {
+        none = 0,
+        version = 1,
+        busy = 2,
+        not_sluice = 3,
+        no_resources = 4,
+        malformed = 5,
+        device = 6, ///< not by this device: another one was chosen
+    };
 
     std::uint16_t version = current_version;
     kind what = kind::request;

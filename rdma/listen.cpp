@@ -1,7 +1,10 @@
+#include <sluice/blocking.hpp>
 #include <sluice/contract.hpp>
 
 #include "net/endpoint.hpp"
 #include "net/resolve.hpp"
+#include "net/text.hpp"
+#include "rdma/chosen_ports.hpp"
 #include "rdma/connection_manager.hpp"
 #include "rdma/rdma_listener.hpp"
 #include "rdma/rdma_provider.hpp"
@@ -12,6 +15,7 @@
 #include <netinet/in.h>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace sluice::rdma {
 
@@ -52,6 +56,14 @@ result<std::unique_ptr<cm_id>> listening_id(connection_manager& on, net::endpoin
     return std::move(*id);
 }
 
+/// An address of a device that is not chosen is none to listen on. A wildcard's requests are looked at when they come.
+result<void> check_chosen(const cm_id& id, const std::vector<chosen_port>& chosen, const std::string& selection) {
+    if (id.get()->verbs == nullptr) return {};
+    if (find_port(chosen, *id.get()) != nullptr) return {};
+    return error::from_errno(EADDRNOTAVAIL, "the address is of " + port_and_address(*id.get()) +
+                                                ", which is not chosen (rdma_devices " + net::quoted(selection) + ")");
+}
+
 } // namespace
 
 task<result<std::unique_ptr<detail::provider_listener>>> rdma_listen(address on, listen_options options,
@@ -65,6 +77,12 @@ task<result<std::unique_ptr<detail::provider_listener>>> rdma_listen(address on,
     const scheme asked = on.scheme;
     auto endpoints = co_await net::resolve(std::move(on));
     if (!endpoints) co_return std::move(endpoints).error();
+    std::vector<chosen_port> chosen;
+    if (const std::string& selection = setup.rdma_devices; !selection.empty()) {
+        auto found = co_await run_blocking([&selection] { return ports_to_listen_on(selection); });
+        if (!found) co_return error(found.error().code(), name + std::string(found.error().detail()));
+        chosen = std::move(*found);
+    }
     executor& home = co_await this_executor();
     auto manager = connection_manager::of(home);
     if (!manager) co_return error(manager.error().code(), name + std::string(manager.error().detail()));
@@ -76,6 +94,11 @@ task<result<std::unique_ptr<detail::provider_listener>>> rdma_listen(address on,
             last = error(id.error().code(), name + std::string(id.error().detail()));
             continue;
         }
+        if (!setup.rdma_devices.empty())
+            if (auto ok = check_chosen(**id, chosen, setup.rdma_devices); !ok) {
+                last = error(ok.error().code(), name + std::string(ok.error().detail()));
+                continue;
+            }
         auto bound = address::parse((*id)->local_address());
         if (!bound) co_return error(bound.error().code(), name + "rdma_bind_addr gave no address");
         bound->scheme = asked;

@@ -2,10 +2,13 @@
 
 #include <sluice/contract.hpp>
 
+#include "net/text.hpp"
 #include "rdma/device.hpp"
 #include "rdma/rdma_listener.hpp"
 #include "runtime/joined_call.hpp"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 namespace sluice::rdma {
@@ -25,10 +28,27 @@ result<std::shared_ptr<rail>> rail_maker::outcome() const {
     return rail_;
 }
 
-bool rail_maker::stale() const noexcept { return decided_ && (failure_ || !rail_->on().is_alive() || rail_->broken()); }
+bool rail_maker::stale() const noexcept { return decided_ && (rail_ == nullptr || !rail_->on().is_alive() || rail_->broken()); }
+
+/// Where it failed the outcome says so.
+result<void> rail_maker::check_port(const rdma_cm_id& id) const {
+    SLUICE_EXPECTS(decided_, "rdma: a port was asked for while its device is opened");
+    const std::string& selection = listener_.rdma_devices();
+    if (failure_ || selection.empty() || find_port(chosen_, id) != nullptr) return {};
+    return error::from_errno(EADDRNOTAVAIL, "it came to " + port_and_address(id) +
+                                                ", which is not chosen (rdma_devices " + net::quoted(selection) + ")");
+}
 
 net::background rail_maker::make() {
     auto opening = detail::run_joined([this] {
+        if (const std::string& selection = listener_.rdma_devices(); !selection.empty()) {
+            auto chosen = ports_to_listen_on(selection);
+            if (chosen) chosen_ = std::move(*chosen);
+            else failure_ = std::move(chosen).error();
+            // A device that is not wanted is not opened, nor is all memory registered with it.
+            const auto wanted = [this](const chosen_port& each) { return each.device == context_->device->name; };
+            if (failure_ || std::ranges::none_of(chosen_, wanted)) return;
+        }
         auto opened = device::of(context_);
         if (opened) device_ = *opened;
         else failure_ = std::move(opened).error();

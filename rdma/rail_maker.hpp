@@ -4,10 +4,12 @@
 #include <sluice/executor.hpp>
 
 #include "net/background.hpp"
+#include "rdma/chosen_ports.hpp"
 #include "rdma/rail.hpp"
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace sluice::rdma {
 
@@ -25,9 +27,11 @@ public:
 
     ibv_context* context() const noexcept { return context_; }
     bool decided() const noexcept { return decided_; }
-    /// Once decided: the rail, or why there is none.
+    /// Once decided, for a port that is chosen: the rail, or why there is none.
     result<std::shared_ptr<rail>> outcome() const;
-    /// Whether another try is worth it: it failed, or its device has gone, or it broke.
+    /// Once decided: why a request that came by this id is none for this listener [listener's rdma_devices].
+    result<void> check_port(const rdma_cm_id& id) const;
+    /// Whether another try is worth it: it failed, or its device has gone or was not wanted, or it broke.
     bool stale() const noexcept;
 
 private:
@@ -40,6 +44,7 @@ private:
     // what the calls on helper threads make
     device* device_ = nullptr;
     std::shared_ptr<rail> rail_;
+    std::vector<chosen_port> chosen_; // where the listener chooses
     std::optional<error> failure_;
     net::background work_;
 };

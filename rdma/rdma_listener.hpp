@@ -18,6 +18,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace sluice::rdma {
@@ -39,6 +40,7 @@ public:
     // ---- for arrivals and rail makers ----
     const connection_options& options() const noexcept { return options_.connection; }
     std::uint64_t owner() const noexcept { return setup_.owner; }
+    const std::string& rdma_devices() const noexcept { return setup_.rdma_devices; }
     /// The rail of a device, being made or there.
     std::shared_ptr<rail_maker> rail_for(ibv_context* context);
     void rail_is_decided() noexcept;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <latch>
 #include <linux/futex.h>
 #include <sched.h>
@@ -30,10 +31,25 @@ error wrong_option(const std::string& what, const char* allowed) {
     return {make_error_code(errc::invalid_argument), "runtime_options." + what + ", allowed is " + allowed};
 }
 
+/// What the options leave to the environment is taken from there. Errors: a list of devices that is none, by where it
+/// came from.
+result<runtime_options> complete(const runtime_options& given) {
+    runtime_options o = given;
+    const char* from = "runtime_options.rdma_devices";
+    if (const char* const text = std::getenv("SLUICE_RDMA_USE"); text != nullptr && o.rdma_devices.empty()) {
+        o.rdma_devices = text;
+        from = "SLUICE_RDMA_USE";
+    }
+    if (o.rdma_devices.empty()) return o;
+    if (auto known = detail::check_rdma_devices(o.rdma_devices); !known)
+        return error(known.error().code(), std::string(from) + ": " + std::string(known.error().detail()));
+    return o;
+}
+
 result<void> validate(const runtime_options& o) {
     if (o.executors > 1024) return wrong_option("executors = " + std::to_string(o.executors), "0..1024");
     if (o.rdma == mode::require)
-        if (auto usable = detail::rdma_usable(); !usable)
+        if (auto usable = detail::rdma_usable(o.rdma_devices); !usable)
             return error(errc::unsupported, "rdma: required, but " + usable.error().message() +
                                                 "; set mode automatic to use TCP instead");
     if (o.gpu_direct == mode::require)
@@ -107,9 +123,11 @@ runtime::~runtime() {
 }
 
 result<runtime> runtime::create(const runtime_options& options) {
-    if (auto ok = validate(options); !ok) return ok.error();
+    auto whole = complete(options);
+    if (!whole) return whole.error();
+    if (auto ok = validate(*whole); !ok) return ok.error();
     auto made = std::make_unique<impl>();
-    if (auto started = made->start(options); !started) return started.error();
+    if (auto started = made->start(*whole); !started) return started.error();
     return runtime(std::move(made));
 }
 

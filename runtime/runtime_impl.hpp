@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <latch>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -39,9 +40,12 @@ private:
 };
 
 namespace detail {
-/// Success when connections over RDMA can be made on this machine, else why not. Defined by net/, which knows the
-/// providers.
-result<void> rdma_usable();
+///@{
+/// Defined by net/, which knows the providers. Whether connections over RDMA can be made on this machine by these
+/// devices, which may block; and whether the text is one that chooses devices. Else why not.
+result<void> rdma_usable(const std::string& devices);
+result<void> check_rdma_devices(const std::string& devices);
+///@}
 } // namespace detail
 
 } // namespace sluice

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 namespace sluice::tools {
 
@@ -40,29 +42,46 @@ json gids_of(const rdma::listed_port& port) {
     return all;
 }
 
-json port_of(const rdma::listed_port& port) {
-    return {{"number", port.number},
-            {"state", rdma::to_string(port.attributes.state)},
-            {"link_layer", rdma::link_layer_name(port.attributes.link_layer)},
-            {"mtu_bytes", rdma::bytes_of(port.attributes.active_mtu)},
-            {"mtu_bytes_max", rdma::bytes_of(port.attributes.max_mtu)},
-            {"message_bytes_max", port.attributes.max_msg_sz},
-            {"netdevs", port.netdevs},
-            {"gids", gids_of(port)}};
+/// Why connections don't leave by this port; empty: they may.
+std::string why_not_chosen(const rdma::listed_port& port, const std::optional<rdma::device_selector>& selector) {
+    std::string why_not = selector ? selector->judge(port).why_not : std::string();
+    if (why_not.empty() && !port.active) why_not = "the port is not active";
+    return why_not;
+}
+
+json port_of(const rdma::listed_port& port, const std::optional<rdma::device_selector>& selector) {
+    const std::string why_not = why_not_chosen(port, selector);
+    json made{{"number", port.number},
+              {"state", rdma::to_string(port.attributes.state)},
+              {"link_layer", rdma::link_layer_name(port.attributes.link_layer)},
+              {"mtu_bytes", rdma::bytes_of(port.attributes.active_mtu)},
+              {"mtu_bytes_max", rdma::bytes_of(port.attributes.max_mtu)},
+              {"message_bytes_max", port.attributes.max_msg_sz},
+              {"netdevs", port.netdevs},
+              {"gids", gids_of(port)},
+              {"chosen", why_not.empty()}};
+    if (!why_not.empty()) made["why_not_chosen"] = why_not;
+    return made;
 }
 
 std::string text(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 } // namespace
 
-result<json> rdma_devices() {
+result<json> rdma_devices(const std::string& selection) {
+    std::optional<rdma::device_selector> selector;
+    if (!selection.empty()) {
+        auto parsed = rdma::device_selector::parse(selection);
+        if (!parsed) return parsed.error();
+        selector = std::move(*parsed);
+    }
     auto found = rdma::list_devices();
     if (!found) return found.error();
     json all = json::array();
     for (const rdma::listed_device& each : *found) {
         json one{{"name", each.name}, {"type", each.quirks.kind}, {"limits", limits_of(each)}};
         one["ports"] = json::array();
-        for (const rdma::listed_port& port : each.ports) one["ports"].push_back(port_of(port));
+        for (const rdma::listed_port& port : each.ports) one["ports"].push_back(port_of(port, selector));
         all.push_back(std::move(one));
     }
     return all;
@@ -87,6 +106,7 @@ std::vector<std::pair<std::string, std::string>> lines_of(const json& device) {
                             " of " + text(port["mtu_bytes_max"]) + ", messages of " + text(port["message_bytes_max"]) +
                             " bytes";
         for (const json& netdev : port["netdevs"]) about += ", " + text(netdev);
+        about += port["chosen"].get<bool>() ? "; chosen" : "; not chosen: " + text(port["why_not_chosen"]);
         lines.emplace_back(name, about);
         for (const json& gid : port["gids"])
             lines.emplace_back(name + " gid " + text(gid["index"]),

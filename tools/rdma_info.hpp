@@ -9,8 +9,10 @@
 
 namespace sluice::tools {
 
-/// Every RDMA device with its limits, ports and GIDs, as sluice-info shows them: an array. Errors: as list_devices().
-result<nlohmann::ordered_json> rdma_devices();
+/// Every RDMA device with its limits, ports and GIDs, as sluice-info shows them: an array; of each port also whether
+/// `selection` chooses it, as runtime_options.rdma_devices does, and why not. Errors: as list_devices() and
+/// device_selector::parse.
+result<nlohmann::ordered_json> rdma_devices(const std::string& selection);
 
 /// The same of one device as lines for people: name and value.
 std::vector<std::pair<std::string, std::string>> lines_of(const nlohmann::ordered_json& device);

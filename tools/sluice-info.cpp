@@ -113,16 +113,17 @@ std::string kernel_devices() {
 }
 
 /// Facts, and the devices with all that is known of them: an array.
-json rdma_facts(std::vector<fact>& facts) {
+json rdma_facts(std::vector<fact>& facts, [[maybe_unused]] const std::string& selection) {
     const std::string devices = kernel_devices();
     const json found = devices.empty() ? "none" : devices;
 #if SLUICE_HAS_RDMA
     facts.push_back({"rdma", "provider", "built", ""});
-    const auto available = sluice::rdma::rdma_available();
+    if (!selection.empty()) facts.push_back({"rdma", "chosen", selection, "--rdma-devices, or SLUICE_RDMA_USE"});
+    const auto available = sluice::rdma::rdma_available(selection);
     facts.push_back({"rdma", "usable", available ? "yes" : "no", available ? "" : available.error().message()});
     facts.push_back({"rdma", "devices", found, ""});
     if (devices.empty()) return json::array();
-    auto all = sluice::tools::rdma_devices();
+    auto all = sluice::tools::rdma_devices(selection);
     if (all) return *all;
     facts.back().note = all.error().message();
     return json::array();
@@ -192,6 +193,10 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", SLUICE_VERSION_STRING);
     bool as_json = false;
     app.add_flag("--json", as_json, "one JSON object instead of text");
+    std::string rdma_devices;
+    app.add_option("--rdma-devices", rdma_devices,
+                   "RDMA devices to choose, as runtime_options.rdma_devices: mlx5_0, mlx5_0:1, an IP address, !mlx5_1, ...")
+        ->envname("SLUICE_RDMA_USE");
     app.footer("The exit status is 0 when all was said, 1 when it could not be, 2 for a mistake on the command line.");
     try {
         app.parse(argc, argv);
@@ -205,7 +210,7 @@ int main(int argc, char** argv) {
     try {
         machine_facts(facts);
         engine_facts(facts);
-        devices = rdma_facts(facts);
+        devices = rdma_facts(facts, rdma_devices);
         if (!as_json) add_devices(facts, devices);
         gpu_facts(facts);
         if (as_json) print_json(facts, devices);

@@ -57,6 +57,12 @@ void add_output(CLI::App& app, settings& s) {
     app.add_flag("--json", s.json, "print one JSON object a line");
 }
 
+void add_rdma_devices(CLI::App& app, settings& s) {
+    app.add_option("--rdma-devices", s.rdma_devices,
+                   "RDMA devices that may be used, the preferred first: mlx5_0, mlx5_0:1, an IP address, !mlx5_1, ...")
+        ->envname("SLUICE_RDMA_USE");
+}
+
 void add_serve(CLI::App& app, settings& s, raw_options& raw) {
     app.add_option("DIR", s.directory, "the directory that holds the objects")->required();
     app.add_option("--listen", s.server.listen, "address to listen on; port 0 takes any, and it is printed")->required();
@@ -67,12 +73,14 @@ void add_serve(CLI::App& app, settings& s, raw_options& raw) {
         ->capture_default_str();
     app.add_option("--stall-timeout", raw.stall_seconds, "seconds after which a client that stands still is dropped")
         ->capture_default_str();
+    add_rdma_devices(app, s);
     add_output(app, s);
 }
 
 void add_client_options(CLI::App& app, settings& s, raw_options& raw) {
     app.add_option("--timeout", raw.timeout_seconds, "seconds without a sign of the server after which to give up")
         ->capture_default_str();
+    add_rdma_devices(app, s);
     add_output(app, s);
 }
 

@@ -18,6 +18,7 @@ struct settings {
     command what = command::serve;
     bool quiet = false;
     bool json = false;
+    std::string rdma_devices; ///< as runtime_options.rdma_devices
 
     // serve
     std::string directory;

@@ -26,7 +26,7 @@ sluice::task<int> serve_until_signal(sluice::runtime& runtime, const store::sett
 
 int serve(const store::settings& s, store::stop_signals& signals) {
     return sluice::run([&](sluice::runtime& runtime) { return serve_until_signal(runtime, s, signals); },
-                       {.pool_bytes = s.pool_bytes});
+                       {.pool_bytes = s.pool_bytes, .rdma_devices = s.rdma_devices});
 }
 
 int usage_mistake(const store::settings& s, std::string_view what, const sluice::error& why) {
@@ -43,7 +43,7 @@ int transfer(store::settings s, store::stop_signals& signals) {
     s.client.slots = memory.slots;
     return sluice::run(
         [&](sluice::runtime& runtime) { return store::until_signal(signals, run_transfers(runtime, s, *jobs)); },
-        {.pool_bytes = memory.pool_bytes});
+        {.pool_bytes = memory.pool_bytes, .rdma_devices = s.rdma_devices});
 }
 
 int query(const store::settings& s, store::stop_signals& signals) {
@@ -52,7 +52,7 @@ int query(const store::settings& s, store::stop_signals& signals) {
     constexpr std::size_t pool_bytes = std::size_t{2} << 20;
     return sluice::run(
         [&](sluice::runtime& runtime) { return store::until_signal(signals, run_queries(runtime, s, *places)); },
-        {.pool_bytes = pool_bytes});
+        {.pool_bytes = pool_bytes, .rdma_devices = s.rdma_devices});
 }
 
 int run(const store::settings& s) {

@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -30,6 +31,10 @@ struct runtime_options {
     std::size_t receive_reserve_bytes = 0;        ///< see pool_options
     mode huge_pages = mode::automatic;            ///< see pool_options
     mode rdma = mode::automatic;                  ///< `require` fails with the reason where there is none
+    /// RDMA devices that connections may use, the preferred first; all when empty. A list such as "mlx5_0,mlx5_1:2": a
+    /// device, device:port, device:port:gid (the index of a GID, whose address is used), an IP address or netdev of a
+    /// port, `*`; and `!` before what is not wanted. Empty: the environment's SLUICE_RDMA_USE, read by create().
+    std::string rdma_devices{};
     mode gpu_direct = mode::automatic;            ///< likewise
     bool pin = true;                              ///< each executor to a CPU of its own, where there are enough
     executor_options executor{};                  ///< of every executor; a `cpu` given here goes before `pin`

@@ -112,6 +112,17 @@ TEST_CASE("What is not there, or not up, is named") {
     CHECK_THAT(chosen.error().message(), ContainsSubstring(words));
 }
 
+TEST_CASE("Of each port it is said whether it is chosen, and why not") {
+    const auto parsed = device_selector::parse("mlx5_1,mlx5_0:1:3,!mlx5_1:2");
+    REQUIRE(parsed);
+    CHECK(parsed->judge(machine()[0]).why_not.empty());
+    CHECK(parsed->judge(machine()[0]).gid_index == 3U);
+    CHECK(parsed->judge(machine()[1]).why_not == "not in the list");
+    CHECK(parsed->judge(machine()[2]).why_not.empty()); // though it is down
+    CHECK(parsed->judge(machine()[3]).why_not == "denied by \"!mlx5_1:2\"");
+    CHECK(device_selector::parse("!mlx5_1")->judge(machine()[0]).why_not.empty());
+}
+
 TEST_CASE("A machine without devices says so") {
     const auto chosen = device_selector::parse("*")->match({});
     REQUIRE_FALSE(chosen);

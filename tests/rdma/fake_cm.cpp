@@ -2,6 +2,8 @@
 #include "tests/rdma/fake_world.hpp"
 
 #include <algorithm>
+#include <arpa/inet.h>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <netinet/in.h>
@@ -95,8 +97,8 @@ int get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
     ++id.unacknowledged;
     ++w.unacknowledged;
     if ((*event)->event == RDMA_CM_EVENT_ADDR_RESOLVED && (*event)->status == 0 && id.verbs == nullptr) {
-        id.verbs = w.route;
-        id.port_num = 1;
+        id.verbs = id.leads_to != nullptr ? id.leads_to : w.route;
+        id.port_num = id.leads_to_port;
     }
     // Where an acceptance has come, the queue pair is made ready in here; -1 where that fails, and why in errno
     // [rdma_seterrno in librdmacm's rdma_cma.h].
@@ -174,6 +176,11 @@ int bind_addr(rdma_cm_id* id, sockaddr* address) {
     for (const auto& each : w.ids)
         if (each->listens && port_of(each->route.addr.src_addr) == port_of(mine.route.addr.src_addr))
             return failed_with(EADDRINUSE);
+    if (const auto* const owner = w.route_of(*address); owner != nullptr) {
+        if (owner->context == nullptr) return failed_with(EADDRNOTAVAIL);
+        mine.verbs = owner->context;
+        mine.port_num = owner->port;
+    }
     return 0;
 }
 
@@ -189,7 +196,12 @@ int resolve_addr(rdma_cm_id* id, sockaddr* source, sockaddr* destination, int) {
         set_port(mine.route.addr.src_addr, w.next_port++);
     }
     if (w.is_held("resolve_addr")) return 0;
-    if (w.route == nullptr) w.event(mine, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV, {}, 0);
+    const auto* const way = w.route_of(*from);
+    if (way != nullptr) {
+        mine.leads_to = way->context;
+        mine.leads_to_port = way->port;
+    }
+    if (way == nullptr ? w.route == nullptr : way->context == nullptr) w.event(mine, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV, {}, 0);
     else w.event(mine, RDMA_CM_EVENT_ADDR_RESOLVED, 0, {}, 0);
     return 0;
 }
@@ -417,6 +429,17 @@ void fill_cm_calls(rdma::verbs& table) {
     table.destroy_qp = destroy_qp;
 }
 
+const fake_world::from* fake_world::route_of(const sockaddr& source) const {
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    const void* const address = source.sa_family == AF_INET
+                                    ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(source).sin_addr)
+                                    : &reinterpret_cast<const sockaddr_in6&>(source).sin6_addr;
+    if (inet_ntop(source.sa_family, address, text.data(), text.size()) == nullptr) return nullptr;
+    for (const from& each : routes_from)
+        if (each.address == text.data()) return &each;
+    return nullptr;
+}
+
 fake_id& fake_world::make_id(rdma_event_channel* channel, void* context, rdma_port_space space) {
     auto made = std::make_unique<fake_id>();
     made->channel = channel;
@@ -459,6 +482,10 @@ void fake_verbs::route_to(ibv_context* context) {
 void fake_verbs::arrive_at(ibv_context* context) {
     const std::lock_guard lock(world_->mutex);
     world_->arrival = context;
+}
+void fake_verbs::route_from(std::string_view address, ibv_context* context, std::uint8_t port) {
+    const std::lock_guard lock(world_->mutex);
+    world_->routes_from.push_back({std::string(address), context, port});
 }
 void fake_verbs::cm_event(rdma_cm_id* id, rdma_cm_event_type what, int status, std::span<const std::byte> private_data,
                           std::uint8_t responder_resources, std::uint8_t initiator_depth) {

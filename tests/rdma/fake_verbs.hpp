@@ -171,6 +171,9 @@ public:
     void route_to(ibv_context* context);
     /// And requests come over this one, another port of the same network.
     void arrive_at(ibv_context* context);
+    /// Ids that leave from, or are bound to, this IP address belong to this port; null: nothing can be reached from
+    /// there.
+    void route_from(std::string_view address, ibv_context* context, std::uint8_t port = 1);
     void cm_event(rdma_cm_id* id, rdma_cm_event_type what, int status = 0, std::span<const std::byte> private_data = {},
                   std::uint8_t responder_resources = 0, std::uint8_t initiator_depth = 0);
     /// A request from nowhere, to an id that listens; its new id comes with the event.

@@ -97,6 +97,8 @@ struct fake_id : rdma_cm_id {
     ibv_mtu path_mtu = IBV_MTU_256; ///< of the connecting end's port
     fake_id* from = nullptr; ///< of a request: the id that connects, null for one from nowhere
     std::size_t unacknowledged = 0;
+    ibv_context* leads_to = nullptr; ///< once its address is resolved; null: where route_to says
+    std::uint8_t leads_to_port = 1;
 };
 struct fake_event : rdma_cm_event {
     std::vector<std::byte> data;
@@ -156,6 +158,12 @@ struct fake_world {
     std::set<std::string, std::less<>> held;
     ibv_context* route = nullptr;
     ibv_context* arrival = nullptr; ///< where requests come; null: `route`
+    struct from {
+        std::string address;
+        ibv_context* context;
+        std::uint8_t port;
+    };
+    std::vector<from> routes_from;
     std::vector<fake_verbs::connected> connects, accepts, rejects;
 
     /// The error that this call is to fail with, or 0. Counts it.
@@ -191,6 +199,7 @@ struct fake_world {
     // fake_cm.cpp
     void event(fake_id& id, rdma_cm_event_type what, int status, std::span<const std::byte> data, std::size_t padded,
                const rdma_conn_param& with = {}, fake_id* listener = nullptr);
+    const from* route_of(const sockaddr& source) const;
     fake_id& make_id(rdma_event_channel* channel, void* context, rdma_port_space space);
     bool is_held(std::string_view call) const { return held.contains(call); }
 };

@@ -21,7 +21,7 @@ greeting make(greeting::kind what, std::mt19937_64& random) {
     g.path_mtu = static_cast<std::uint8_t>(random() % 6);
     g.slots = static_cast<std::uint16_t>(random() | 1);
     g.credits = static_cast<std::uint16_t>(random() | 1);
-    if (what == greeting::kind::reject) g.why = static_cast<greeting::refusal>(1 + random() % 5);
+    if (what == greeting::kind::reject) g.why = static_cast<greeting::refusal>(1 + random() % 6);
     g.operations_in_flight = static_cast<std::uint32_t>(random() | 1);
     g.message_bytes_max = static_cast<std::uint32_t>(random() | 1);
     g.owner = random();

@@ -26,7 +26,7 @@ TEST_CASE("Devices are shown with their ports, GIDs and limits") {
     options.ports[1].attributes.state = IBV_PORT_DOWN;
     options.ports[1].gids.clear();
     fake.add_device(options);
-    const auto all = tools::rdma_devices();
+    const auto all = tools::rdma_devices({});
     REQUIRE(all);
     REQUIRE(all->size() == 1);
     const json& device = (*all)[0];
@@ -52,16 +52,35 @@ TEST_CASE("Devices are shown with their ports, GIDs and limits") {
     const auto lines = tools::lines_of(device);
     const std::map<std::string, std::string> by_name(lines.begin(), lines.end());
     CHECK(by_name.at("type") == "Soft-RoCE (rxe)");
-    CHECK(by_name.at("port 1") == "active, Ethernet, MTU 1024 of 4096, messages of 8388608 bytes, lo");
+    CHECK(by_name.at("port 1") == "active, Ethernet, MTU 1024 of 4096, messages of 8388608 bytes, lo; chosen");
     CHECK(by_name.at("port 1 gid 0") == "10.0.0.1  (RoCE v2, lo, best)");
     CHECK(by_name.at("port 1 gid 1") == "fe80::1  (RoCE v2, no netdev)");
-    CHECK(by_name.at("port 2") == "down, Ethernet, MTU 1024 of 4096, messages of 8388608 bytes");
+    CHECK(by_name.at("port 2") == "down, Ethernet, MTU 1024 of 4096, messages of 8388608 bytes; not chosen: the port is not active");
+}
+
+TEST_CASE("Of each port it is shown whether it is chosen, and why not") {
+    testing::fake_verbs fake;
+    testing::fake_device_options options;
+    options.ports.resize(2);
+    fake.add_device(options);
+    fake.add_device(options);
+    const auto all = tools::rdma_devices("fake0,!fake0:2");
+    REQUIRE(all);
+    CHECK((*all)[0]["ports"][0]["chosen"] == true);
+    CHECK_FALSE((*all)[0]["ports"][0].contains("why_not_chosen"));
+    CHECK((*all)[0]["ports"][1]["chosen"] == false);
+    CHECK((*all)[0]["ports"][1]["why_not_chosen"] == "denied by \"!fake0:2\"");
+    CHECK((*all)[1]["ports"][0]["why_not_chosen"] == "not in the list");
+    const auto lines = tools::lines_of((*all)[1]);
+    const std::map<std::string, std::string> by_name(lines.begin(), lines.end());
+    CHECK(by_name.at("port 2").ends_with("; not chosen: not in the list"));
+    CHECK(tools::rdma_devices("fake0:0").error() == errc::invalid_argument);
 }
 
 TEST_CASE("Why devices can't be listed is passed on") {
     testing::fake_verbs fake;
     fake.fail("get_devices", 1, ENODEV);
-    const auto all = tools::rdma_devices();
+    const auto all = tools::rdma_devices({});
     REQUIRE_FALSE(all);
     CHECK(all.error() == std::errc::no_such_device);
 }

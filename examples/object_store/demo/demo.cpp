@@ -44,6 +44,7 @@ struct settings {
     std::uint64_t big_bytes = std::uint64_t{1} << 30;
     std::size_t clients = 4;
     std::string listen = "tcp://127.0.0.1:0";
+    std::string rdma_devices; ///< of both ends, as runtime_options.rdma_devices
     bool json = false;
 };
 
@@ -193,7 +194,10 @@ sluice::result<void> check_path(const demonstration& d) {
 sluice::task<sluice::result<void>> demonstrate(demonstration& d, sluice::runtime& runtime) {
     auto prepared = co_await prepare(d, runtime);
     if (!prepared) co_return std::move(prepared).error();
-    auto server = server_process::start(beside_this_program("sluice-store"), d.scratch.folder("objects"), {}, d.s.listen);
+    std::vector<std::string> options;
+    if (!d.s.rdma_devices.empty()) options = {"--rdma-devices", d.s.rdma_devices};
+    auto server =
+        server_process::start(beside_this_program("sluice-store"), d.scratch.folder("objects"), options, d.s.listen);
     if (!server) co_return std::move(server).error();
     d.say(fmt::format("a server at {}, {} clients in this process", server->address(), d.s.clients));
     auto moved = co_await run_phases(d, runtime, *server);
@@ -236,6 +240,8 @@ std::optional<settings> parse(int argc, char** argv, int& status) {
     app.add_option("--clients", s.clients, "clients at once")->check(CLI::Range(1, 256))->capture_default_str();
     app.add_option("--listen", s.listen, "where the server listens: tcp://, rdma:// or auto:// with an address of this machine")
         ->capture_default_str();
+    app.add_option("--rdma-devices", s.rdma_devices, "RDMA devices that both ends may use: mlx5_0, mlx5_0:1, an IP address, !mlx5_1, ...")
+        ->envname("SLUICE_RDMA_USE");
     app.add_flag("--json", s.json, "print one JSON object instead of the table; the last line stays");
     app.set_version_flag("--version", fmt::format("sluice-demo {}", SLUICE_VERSION_STRING));
     app.footer("The last line is \"demo: N objects, N bytes, all verified\" or \"demo: FAILED: WHY\", with status 1.");
@@ -264,7 +270,7 @@ int main(int argc, char** argv) {
     try {
         status = sluice::run(
             [&](sluice::runtime& runtime) { return store::until_signal(signals, demo::run(*settings, runtime)); },
-            {.pool_bytes = others + windows * 5 / 4});
+            {.pool_bytes = others + windows * 5 / 4, .rdma_devices = settings->rdma_devices});
     } catch (const std::system_error& e) { // fmt::print, when what it prints no longer fits the buffer
         std::fprintf(stderr, "sluice-demo: cannot write the output: %s\n", e.what());
         return 1;
