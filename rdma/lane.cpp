@@ -22,14 +22,18 @@ void lane::shut() noexcept {
 }
 
 void lane::end() noexcept {
-    if (parts_.qp == nullptr) return;
+    const rdma_lane_parts ended = release(); // whose queue pair goes first
+    if (ended.qp == nullptr) return;
+    constexpr auto flush_limit = std::chrono::seconds(1); // flushing needs no peer: milliseconds at most
+    ended.qp->drain_now(flush_limit);
+}
+
+rdma_lane_parts lane::release() noexcept {
+    if (parts_.qp == nullptr) return {};
     parts_.id->observe(nullptr);
     parts_.qp->set_user(nullptr);
     shut();
-    constexpr auto flush_limit = std::chrono::seconds(1); // flushing needs no peer: milliseconds at most
-    parts_.qp->drain_now(flush_limit);
-    parts_.qp.reset();
-    parts_.id.reset();
+    return std::move(parts_);
 }
 
 void lane::on_work_done(const work& w, const completion& how) noexcept { connection_.on_work_done(*this, w, how); }

@@ -28,6 +28,8 @@ public:
     void shut() noexcept;
     /// For destructors: nobody hears of what comes back any more.
     void end() noexcept;
+    /// Shuts it and gives away what it is made of, for somebody who ends that elsewhere; empty the second time.
+    rdma_lane_parts release() noexcept;
 
     bool usable = false;               ///< the accepting end sends nothing before the connecting one has
     std::uint64_t bytes_in_flight = 0; ///< of one-sided operations

@@ -1,3 +1,4 @@
+#include "rdma/assembly.hpp"
 #include "rdma/completion_error.hpp"
 #include "rdma/device.hpp"
 #include "rdma/quirks.hpp"
@@ -89,9 +90,14 @@ task<result<void>> rdma_connection::close() {
     begin_close();
     if (state_ < state::ending && !close_timer_.linked) restart(close_timer_, options().peer_timeout);
     auto ended = co_await closed();
-    if (state_ == state::down) { // the queue pairs' resources are not kept for a connection that is closed
-        for (auto& each : lanes_) each->end();
-        if (terms_.slots_here > 0) rail_->remove_slots(std::exchange(terms_.slots_here, 0));
+    if (state_ == state::down) {
+        // The queue pairs' resources are not kept for a connection that is closed, and giving them back takes the
+        // device milliseconds: on helper threads. All that it needs is in here, should the connection go meanwhile.
+        assembly rest;
+        rest.on = rail_;
+        rest.slots = std::exchange(terms_.slots_here, 0);
+        for (auto& each : lanes_) rest.lanes.push_back(each->release());
+        co_await rest.take_down();
     }
     co_return ended;
 }

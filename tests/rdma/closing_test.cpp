@@ -85,6 +85,47 @@ TEST_CASE("Rdma_closing.each_event_of_the_device_has_its_cause") {
     }
 }
 
+TEST_CASE("Rdma_closing.what_a_closed_connection_had_is_given_back_by_helper_threads") {
+    two_ends ends;
+    ends.world.automatic(true);
+    check_ok(ends.listen({.connection = {.lanes = 2}}));
+    const auto body = [](two_ends& e) -> task<void> {
+        auto [client, server] = co_await when_all(e.connect({.lanes = 2}), e.listener->accept());
+        check_ok(client);
+        check_ok(server);
+        if (!client || !server) co_return;
+        const auto ids_here = e.world.calls_here("destroy_id");
+        auto ended = co_await when_all((*client)->close(), (*client)->close(), (*server)->close());
+        check_ok(std::get<0>(ended));
+        check_ok(std::get<1>(ended));
+        check_ok(std::get<2>(ended));
+        CHECK(e.qps() == 0);
+        CHECK(e.ids() == 1); // the listener's
+        CHECK(e.world.calls("destroy_qp") == 2 * 2);
+        CHECK(e.world.calls_here("destroy_qp") == 0);
+        CHECK(e.world.calls_here("destroy_id") == ids_here);
+        check_ok(co_await (*client)->close()); // there is nothing left to be given back
+    };
+    ends.run(body(ends));
+}
+
+TEST_CASE("Rdma_closing.a_connection_that_is_dropped_gives_back_what_it_had_in_place") {
+    two_ends ends;
+    ends.world.automatic(true);
+    check_ok(ends.listen());
+    const auto body = [](two_ends& e) -> task<void> {
+        auto [client, server] = co_await when_all(e.connect(), e.listener->accept());
+        check_ok(client);
+        check_ok(server);
+        if (!client || !server) co_return;
+        client->reset();
+        CHECK(e.world.calls_here("destroy_qp") == 1);
+        static_cast<void>(co_await (*server)->close());
+        CHECK(e.qps() == 0);
+    };
+    ends.run(body(ends));
+}
+
 /// soft-iWARP says so of the answer to a read for which the peer, who is leaving, doesn't wait any more.
 TEST_CASE("Rdma_closing.an_access_that_fails_after_the_goodbye_is_no_failure") {
     const device_event refused{IBV_EVENT_QP_REQ_ERR, condition::closed, "", 0};

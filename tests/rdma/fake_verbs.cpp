@@ -271,6 +271,7 @@ bool fake_fd::blocks() const noexcept { return (fcntl(fd_, F_GETFL) & O_NONBLOCK
 
 int fake_world::enter(std::string_view call) {
     ++calls[std::string(call)];
+    ++calls_by_thread[{std::string(call), std::this_thread::get_id()}];
     int error = 0;
     for (failure& each : failures) {
         if (!each.call.empty() && each.call != call) continue;
@@ -459,6 +460,12 @@ void fake_verbs::release_calls() {
     const std::lock_guard lock(world_->mutex);
     world_->held_on = nullptr;
     world_->released.notify_all();
+}
+
+std::uint64_t fake_verbs::calls_here(std::string_view call) const {
+    const std::lock_guard lock(world_->mutex);
+    const auto found = world_->calls_by_thread.find({std::string(call), std::this_thread::get_id()});
+    return found == world_->calls_by_thread.end() ? 0 : found->second;
 }
 
 fake_counts fake_verbs::alive() const {

@@ -91,6 +91,8 @@ public:
     void stop_list(std::size_t taken, int error, bool names_the_next = true);
     /// Calls so far of that name; of all when it is empty.
     std::uint64_t calls(std::string_view call = {}) const;
+    /// Of them, those by the thread that asks.
+    std::uint64_t calls_here(std::string_view call) const;
 
     ///@{
     /// Calls of that name on this device wait where they are, on their threads, until they are released.

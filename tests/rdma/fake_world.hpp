@@ -10,6 +10,9 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
+#include <thread>
+#include <utility>
 
 /// What is behind fake_verbs: objects of verbs with what they need beside, and the rules.
 namespace sluice::testing {
@@ -127,6 +130,7 @@ struct fake_world {
     std::optional<stopped_list> stop_list;
     std::string failed;
     std::map<std::string, std::uint64_t, std::less<>> calls;
+    std::map<std::pair<std::string, std::thread::id>, std::uint64_t> calls_by_thread;
     std::string held_call;
     ibv_context* held_on = nullptr;
     std::size_t waiting = 0;
