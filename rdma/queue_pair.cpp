@@ -100,6 +100,9 @@ result<std::unique_ptr<queue_pair>> queue_pair::create(std::shared_ptr<rail> hom
     state->qp = id->qp;
     state->number = id->qp->qp_num;
     state->port = id->port_num;
+    // Of iWARP it is no address, and stays the same whatever becomes of those.
+    if (!on.quirks().iwarp)
+        std::memcpy(state->own_gid.bytes.data(), id->route.addr.addr.ibaddr.sgid.raw, state->own_gid.bytes.size());
     state->send_cq = *reserved;
     state->reserved = requests;
     core.take_in(*state);

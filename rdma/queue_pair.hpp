@@ -63,6 +63,7 @@ public:
     /// An asynchronous event of the queue pair or its port [ibv_get_async_event(3)]; several of a kind may be told once.
     /// Device removal as IBV_EVENT_DEVICE_FATAL, a receive that failed as IBV_EVENT_QP_FATAL, a completion queue that
     /// does not work any more as IBV_EVENT_CQ_ERR, or broken_frames: with these the queue pair has failed already.
+    /// IBV_EVENT_GID_CHANGE comes only when the queue pair's own GID is no longer in its port's table.
     virtual void on_queue_pair_event(ibv_event_type what) noexcept = 0;
 
 protected:

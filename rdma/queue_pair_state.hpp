@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rdma/gid.hpp"
 #include "rdma/queue_pair.hpp"
 #include "rdma/receive_queue.hpp"
 #include "rdma/send_queue.hpp"
@@ -91,6 +92,7 @@ struct queue_pair_state : posting_link, attention_link, draining_link {
     std::uint32_t number = 0;
     std::uint32_t generation = 0;
     std::uint8_t port = 0;
+    gid own_gid{}; // zero: none that could go away, as over iWARP
     completion_queue* send_cq = nullptr;
     std::uint32_t reserved = 0; // of its entries
 

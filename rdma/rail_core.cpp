@@ -2,6 +2,7 @@
 #include "rdma/limits.hpp"
 #include "rdma/quirks.hpp"
 
+#include "runtime/joined_call.hpp"
 #include "runtime/log.hpp"
 #include "runtime/multishot_poll.hpp"
 
@@ -105,6 +106,8 @@ void rail_core::start() {
     channel_watch_.start(home());
     device_watch_ = watch_device(*this);
     device_watch_.start(home());
+    gid_watch_ = watch_gids(*this);
+    gid_watch_.start(home());
 }
 
 rail_core::~rail_core() {
@@ -114,6 +117,7 @@ rail_core::~rail_core() {
         if (timer_.linked) home().remove_timer(timer_);
         channel_watch_.end(home());
         device_watch_.end(home());
+        gid_watch_.end(home());
         on_.remove(*this);
     }
     take_changes();
@@ -148,6 +152,36 @@ net::background rail_core::watch_device(rail_core& self) {
         if (!ready || (*ready & POLLIN) == 0) co_return;
         self.on_.drain_events();
     }
+}
+
+net::background rail_core::watch_gids(rail_core& self) {
+    for (;;) {
+        co_await self.gids_changed_.wait();
+        while (!self.ports_changed_.empty()) {
+            const std::uint8_t port = self.ports_changed_.back();
+            self.ports_changed_.pop_back(); // before it is read: a later change asks again
+            auto reading = detail::run_joined([&self, port] { self.read_gids_of(port); });
+            co_await reading;
+            self.tell_who_lost_its_gid(port);
+        }
+    }
+}
+
+/// On a helper thread: a call into the kernel for each place of the table.
+void rail_core::read_gids_of(std::uint8_t port) {
+    table_.reset();
+    ibv_port_attr attributes{};
+    if (api_.query_port(on_.context(), port, &attributes) != 0) return; // the device goes, and says so itself
+    table_ = read_gids(on_.context(), port, attributes.gid_tbl_len);
+}
+
+void rail_core::tell_who_lost_its_gid(std::uint8_t port) {
+    if (!table_) return;
+    if (changed_.load(std::memory_order_acquire)) take_changes();
+    pairs_.for_each([&](queue_pair_state& q) {
+        if (q.port != port || q.own_gid.is_zero()) return;
+        if (std::ranges::count(*table_, q.own_gid, &gid_entry::address) == 0) add_event(q, IBV_EVENT_GID_CHANGE);
+    });
 }
 
 /// Until there is none. Only of a queue that is armed there can be one, so that the usual single event costs one look
@@ -199,6 +233,10 @@ void rail_core::on_device_event(ibv_event_type what, std::uint32_t qp_num, std::
         device_gone_ = true;
         break_all("IBV_EVENT_DEVICE_FATAL", EIO);
         pairs_.for_each([&](queue_pair_state& q) { add_event(q, what); });
+        return;
+    case IBV_EVENT_GID_CHANGE: // says neither which one nor how
+        if (std::ranges::count(ports_changed_, port) == 0) ports_changed_.push_back(port);
+        gids_changed_.nudge();
         return;
     default:
         if (port == 0) return;

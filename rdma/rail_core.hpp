@@ -7,6 +7,7 @@
 #include "net/background.hpp"
 #include "rdma/completion_queue.hpp"
 #include "rdma/device.hpp"
+#include "rdma/gid.hpp"
 #include "rdma/private_memory.hpp"
 #include "rdma/queue_pair_map.hpp"
 #include "rdma/queue_pair_state.hpp"
@@ -107,6 +108,9 @@ private:
     result<void> make_queues(std::uint32_t slots);
     static net::background watch_channel(rail_core& self);
     static net::background watch_device(rail_core& self);
+    static net::background watch_gids(rail_core& self);
+    void read_gids_of(std::uint8_t port);
+    void tell_who_lost_its_gid(std::uint8_t port);
     static bool on_channel_ready(void* self, std::uint32_t events) noexcept;
     bool drain_channel() noexcept;
 
@@ -176,6 +180,10 @@ private:
     drain_timer timer_;
     net::background channel_watch_;
     net::background device_watch_;
+    net::background gid_watch_;
+    net::parking_spot gids_changed_;
+    std::vector<std::uint8_t> ports_changed_; // whose tables are to be read
+    std::optional<std::vector<gid_entry>> table_; // the last that was read, by a helper thread
     bool any_doomed_ = false;
     bool polling_ = false;
     bool orphaned_ = false;

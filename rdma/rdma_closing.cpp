@@ -154,7 +154,7 @@ void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
                                              std::to_string(slot_bytes) + " bytes, or more frames than it has slots for"));
     switch (what) {
     case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_QP_REQ_ERR: // over iWARP and from some devices for the same
+    case IBV_EVENT_QP_REQ_ERR:    // over iWARP and from some devices for the same
         if (peer_said_goodbye_) { // soft-iWARP says it too of an answer that the peer no longer waits for
             peer_is_gone();
             break;
@@ -170,6 +170,12 @@ void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
         break;
     case IBV_EVENT_PORT_ERR:
         fail(error(errc::peer_lost, "the port of the RDMA device " + device + " went down"));
+        break;
+    case IBV_EVENT_GID_CHANGE:
+        fail(error(errc::peer_lost, "the address of this end, " + terms_.local_address +
+                                        ", was removed: its GID is gone from "
+                                        "the table of the RDMA device " +
+                                        device));
         break;
     case IBV_EVENT_DEVICE_FATAL:
         fail(error(errc::closed, "the RDMA device " + device + " failed or was removed"));

@@ -126,6 +126,73 @@ TEST_CASE("Rdma_closing.a_connection_that_is_dropped_gives_back_what_it_had_in_p
     ends.run(body(ends));
 }
 
+namespace {
+
+/// A change of GIDs was just told: waits until the rail has drawn its conclusions. It looks at one change after the
+/// other, and asks for the port once each time, so once it looks at a further one, it has.
+task<void> looked_twice(two_ends& ends) {
+    for (int changes = 0; changes < 2; ++changes) {
+        if (changes > 0) ends.world.async_event(ends.card, IBV_EVENT_GID_CHANGE, 1);
+        const auto before = ends.world.calls("query_port");
+        const bool looked = co_await until([&] { return ends.world.calls("query_port") > before; });
+        CHECK(looked);
+    }
+    for (int turns = 0; turns < 4; ++turns) co_await yield(); // in the first, connections hear of it
+}
+
+} // namespace
+
+TEST_CASE("Rdma_closing.a_connection_ends_when_its_own_address_is_removed_and_not_when_another_is") {
+    fake_device_options with_two;
+    auto& gids = with_two.ports[0].gids;
+    gids.push_back(gids[0]);
+    gids[1].gid.raw[15] = 77;
+    gids[1].gid_index = 5;
+    two_ends ends(with_two);
+    ends.world.automatic(true);
+    check_ok(ends.listen());
+    const auto body = [](two_ends& e) -> task<void> {
+        auto [client, server] = co_await when_all(e.connect(), e.listener->accept());
+        check_ok(client);
+        check_ok(server);
+        if (!client || !server) co_return;
+        e.world.remove_gid(e.card, 1, 5);
+        co_await looked_twice(e);
+        CHECK((*client)->is_open());
+        CHECK((*server)->is_open());
+        e.world.remove_gid(e.card, 1, 0);
+        for (auto* each : {client->get(), server->get()}) {
+            const auto why = co_await each->closed();
+            check_error(why, condition::closed);
+            if (!why) CHECK(mentions(why.error(), (each->local_address() + ", was removed").c_str()));
+            if (!why) CHECK(mentions(why.error(), "the RDMA device fake0"));
+        }
+        CHECK(e.world.calls_here("query_gid") == 0); // each is a call into the kernel
+    };
+    ends.run(body(ends));
+}
+
+TEST_CASE("Rdma_closing.a_table_that_can_not_be_read_ends_nothing") {
+    two_ends ends;
+    ends.world.automatic(true);
+    check_ok(ends.listen());
+    const auto body = [](two_ends& e) -> task<void> {
+        auto [client, server] = co_await when_all(e.connect(), e.listener->accept());
+        check_ok(client);
+        check_ok(server);
+        if (!client || !server) co_return;
+        e.world.fail("query_port", 1, EIO);
+        e.world.fail("query_port", 2, EIO);
+        e.world.remove_gid(e.card, 1, 0);
+        co_await looked_twice(e);
+        CHECK((*client)->is_open());
+        auto [one, other] = co_await when_all((*client)->close(), (*server)->close());
+        check_ok(one);
+        check_ok(other);
+    };
+    ends.run(body(ends));
+}
+
 /// soft-iWARP says so of the answer to a read for which the peer, who is leaving, doesn't wait any more.
 TEST_CASE("Rdma_closing.an_access_that_fails_after_the_goodbye_is_no_failure") {
     const device_event refused{IBV_EVENT_QP_REQ_ERR, condition::closed, "", 0};

@@ -58,6 +58,19 @@ std::size_t padding(fake_world& w, std::size_t length) {
     return w.route != nullptr && static_cast<const fake_device&>(*w.route).options.pads_private_data ? length : 0;
 }
 
+/// As the kernel has it on RoCE: the address that the id leaves from [rdma_ip2gid in Linux's rdma/ib_addr.h].
+void set_gid(fake_id& id) {
+    auto& raw = id.route.addr.addr.ibaddr.sgid.raw;
+    std::memset(raw, 0, sizeof raw);
+    const sockaddr& from = id.route.addr.src_addr;
+    if (from.sa_family == AF_INET6) {
+        std::memcpy(raw, &reinterpret_cast<const sockaddr_in6&>(from).sin6_addr, sizeof raw);
+    } else {
+        raw[10] = raw[11] = 0xff;
+        std::memcpy(raw + 12, &reinterpret_cast<const sockaddr_in&>(from).sin_addr, sizeof(in_addr));
+    }
+}
+
 rdma_event_channel* create_event_channel() {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
@@ -99,6 +112,7 @@ int get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
     if ((*event)->event == RDMA_CM_EVENT_ADDR_RESOLVED && (*event)->status == 0 && id.verbs == nullptr) {
         id.verbs = id.leads_to != nullptr ? id.leads_to : w.route;
         id.port_num = id.leads_to_port;
+        set_gid(id);
     }
     // Where an acceptance has come, the queue pair is made ready in here; -1 where that fails, and why in errno
     // [rdma_seterrno in librdmacm's rdma_cma.h].
@@ -255,6 +269,7 @@ int connect(rdma_cm_id* id, rdma_conn_param* parameters) {
         request.path_mtu = mine.path_mtu = port_of(mine).active_mtu; // in the request [IB 12.7.31]
         request.route.addr.src_storage = mine.route.addr.dst_storage;
         request.route.addr.dst_storage = mine.route.addr.src_storage;
+        set_gid(request);
         w.event(request, RDMA_CM_EVENT_CONNECT_REQUEST, 0, call.private_data, padding(w, request_bytes),
                 seen_by_peer(call.parameters), each.get());
         return 0;

@@ -522,6 +522,15 @@ void fake_verbs::async_event(ibv_srq* srq, ibv_event_type what) {
     world_->async(srq->context, event);
 }
 
+void fake_verbs::remove_gid(ibv_context* context, std::uint8_t port, std::uint32_t index) {
+    {
+        const std::lock_guard lock(world_->mutex);
+        auto& gids = device_of(context).options.ports.at(port - 1U).gids;
+        std::erase_if(gids, [&](const ibv_gid_entry& each) { return each.gid_index == index; });
+    }
+    async_event(context, IBV_EVENT_GID_CHANGE, port);
+}
+
 std::vector<fake_verbs::registered> fake_verbs::registrations(ibv_context* context) const {
     const std::lock_guard lock(world_->mutex);
     std::vector<registered> all;

@@ -116,6 +116,8 @@ public:
     void async_event(ibv_cq* cq, ibv_event_type what);
     void async_event(ibv_srq* srq, ibv_event_type what);
     ///@}
+    /// Takes a GID out of a port's table and says that it has changed.
+    void remove_gid(ibv_context* context, std::uint8_t port, std::uint32_t index);
     /// Registered ranges of a device, in the order registered: address, length, keys and access of each.
     struct registered {
         ibv_mr* mr;
