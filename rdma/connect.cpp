@@ -8,6 +8,7 @@
 #include "rdma/assembly.hpp"
 #include "rdma/chosen_ports.hpp"
 #include "rdma/cm_wait.hpp"
+#include "rdma/fork.hpp"
 #include "rdma/path_mtu.hpp"
 #include "rdma/rdma_provider.hpp"
 #include "rdma/route.hpp"
@@ -216,6 +217,8 @@ task<made_connection> rdma_connect(address to, connection_options options, detai
     const std::string name = to.to_string();
     if (to.is_unix())
         co_return error(errc::invalid_address, "connect to " + name + ": a unix socket has no RDMA; use tcp://");
+    if (auto ours = claim_rdma(); !ours)
+        co_return error(ours.error().code(), "connect to " + name + ": " + std::string(ours.error().detail()));
     const auto limit = options.connect_timeout;
     auto made = co_await timeout(limit, establish(std::move(to), std::move(options), std::move(setup)));
     if (made || made.error() == errc::canceled) co_return made;

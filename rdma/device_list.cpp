@@ -1,4 +1,5 @@
 #include "rdma/device_list.hpp"
+#include "rdma/fork.hpp"
 #include "rdma/held_devices.hpp"
 #include "rdma/limits.hpp"
 
@@ -62,6 +63,7 @@ result<listed_device> describe(ibv_context* context, const ifaddrs* addresses) {
 } // namespace
 
 result<std::vector<listed_device>> list_devices() {
+    if (auto ours = claim_rdma(); !ours) return std::move(ours).error();
     const auto known = held_devices::take();
     if (!known) return known.error();
     ifaddrs* first = nullptr;

@@ -24,7 +24,8 @@ struct listed_device {
 };
 
 /// Every device that the connection manager can use, with its ports. Devices that can't be asked are left out, with a
-/// warning in the log. For a helper thread. Errors: what rdma_get_devices(3) reports.
+/// warning in the log. For a helper thread. Errors: what rdma_get_devices(3) reports;
+/// errc::unsupported in a child of fork() whose parent used RDMA.
 result<std::vector<listed_device>> list_devices();
 
 /// "Ethernet", "InfiniBand"

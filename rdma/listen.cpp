@@ -6,6 +6,7 @@
 #include "net/text.hpp"
 #include "rdma/chosen_ports.hpp"
 #include "rdma/connection_manager.hpp"
+#include "rdma/fork.hpp"
 #include "rdma/rdma_listener.hpp"
 #include "rdma/rdma_provider.hpp"
 
@@ -74,6 +75,8 @@ task<result<std::unique_ptr<detail::provider_listener>>> rdma_listen(address on,
         co_return error(errc::unsupported, name +
                                                "listen_options.reuse_port: the connection manager gives a port to one "
                                                "listener only; use a port for each, or tcp://");
+    if (auto ours = claim_rdma(); !ours)
+        co_return error(ours.error().code(), name + std::string(ours.error().detail()));
     const scheme asked = on.scheme;
     auto endpoints = co_await net::resolve(std::move(on));
     if (!endpoints) co_return std::move(endpoints).error();

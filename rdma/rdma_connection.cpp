@@ -2,6 +2,7 @@
 
 #include "rdma/completion_error.hpp"
 #include "rdma/device.hpp"
+#include "rdma/fork.hpp"
 #include "rdma/quirks.hpp"
 #include "rdma/rdma_transfer.hpp"
 
@@ -100,6 +101,8 @@ struct under_way {
 } // namespace
 
 task<result<detail::provider_connection::shared>> rdma_connection::share(region_view memory, access granted) {
+    if (auto ours = claim_rdma(); !ours)
+        co_return error(ours.error().code(), "share: " + std::string(ours.error().detail()));
     if (state_ != state::open) co_return cause();
     if (memory.size_bytes() == 0) co_return error(errc::invalid_argument, "share: 0 bytes, at least 1 is needed");
     const auto bits = static_cast<std::uint16_t>(granted);

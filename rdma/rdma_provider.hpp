@@ -11,6 +11,7 @@ namespace sluice::rdma {
 /// protocol_error (the other side isn't sluice), version_mismatch, out_of_resources with a device's limit; each names
 /// the address. Where devices are chosen [device_selector.hpp]: EHOSTUNREACH when none of them leads there, and what
 /// device_selector::match reports.
+/// Like rdma_listen, errc::unsupported in a child of fork() whose parent used RDMA before.
 task<result<std::unique_ptr<detail::provider_connection>>> rdma_connect(address to, connection_options options,
                                                                         detail::provider_setup setup);
 /// Listens. Errors: busy (address in use), EADDRNOTAVAIL (no RDMA device has this address, or one that is not chosen),

@@ -1,4 +1,5 @@
 #include "rdma/verbs.hpp"
+#include "rdma/fork.hpp"
 
 #include <atomic>
 
@@ -79,7 +80,10 @@ constinit std::atomic<const verbs*> in_use{&real};
 
 const verbs& api() noexcept { return *in_use.load(std::memory_order_acquire); }
 
-void use_verbs(const verbs* table) noexcept { in_use.store(table == nullptr ? &real : table, std::memory_order_release); }
+void use_verbs(const verbs* table) noexcept {
+    in_use.store(table == nullptr ? &real : table, std::memory_order_release);
+    forget_claim();
+}
 
 const verbs& real_verbs() noexcept { return real; }
 
