@@ -28,7 +28,7 @@ void arrival::lane::on_cm_event(cm_id&, cm_event e) noexcept {
 arrival::arrival(rdma_listener& listener, executor& home, const std::array<std::byte, 16>& number)
     : listener_(listener), home_(home), number_(number) {
     timer_.owner = this;
-    timer_.fire = [](detail::timer_node& node) noexcept { static_cast<timer&>(node).owner->fail(); };
+    timer_.fire = [](detail::timer_node& node) noexcept { static_cast<timer&>(node).owner->give_up(); };
     timer_.deadline = detail::deadline_after(listener.options().connect_timeout);
     home_.add_timer(timer_);
 }
@@ -65,6 +65,16 @@ void arrival::fail() noexcept {
     failed_ = true;
     if (timer_.linked) home_.remove_timer(timer_);
     nudge();
+}
+
+/// Who waits for an answer still hears that this end came to none, and not that nobody listens here.
+void arrival::give_up() noexcept {
+    for (const auto& each : lanes_)
+        if (!each->answered)
+            rdma_listener::reject(*parts_of(*each).id, greeting::refusal::busy,
+                                  error(make_error_code(errc::deadline_exceeded),
+                                        "its lanes were not there within connection_options.connect_timeout"));
+    fail();
 }
 
 void arrival::nudge() noexcept {
@@ -117,7 +127,7 @@ net::background arrival::receive(lane& l) {
     listener_.note_end();
 }
 
-bool arrival::check_port(const lane& l) {
+bool arrival::check_port(lane& l) {
     if (auto ok = maker_->check_port(*parts_of(l).id->get()); !ok) {
         refuse(l, greeting::refusal::device, ok.error());
         return false;
@@ -125,7 +135,7 @@ bool arrival::check_port(const lane& l) {
     return true;
 }
 
-bool arrival::take_rail(const lane& l) {
+bool arrival::take_rail(lane& l) {
     auto found = maker_->outcome();
     if (!found) {
         refuse(l, greeting::refusal::no_resources, found.error());
@@ -154,6 +164,7 @@ bool arrival::accept(lane& l) {
         refuse(l, greeting::refusal::no_resources, *l.failure);
         return false;
     }
+    l.answered = true;
     set_ack_timeout(*parts.id, listener_.options());
     greeting answer = agreed_;
     answer.lane = l.request.lane;
@@ -184,7 +195,8 @@ bool arrival::settle(lane& l) {
     return true;
 }
 
-void arrival::refuse(const lane& l, greeting::refusal why, const error& cause) {
+void arrival::refuse(lane& l, greeting::refusal why, const error& cause) {
+    l.answered = true;
     rdma_listener::reject(*parts_of(l).id, why, cause);
     fail();
 }

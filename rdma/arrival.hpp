@@ -51,6 +51,7 @@ private:
         greeting request;
         std::uint8_t responder_resources;
         std::uint8_t initiator_depth;
+        bool answered = false;    // accepted or refused
         bool established = false; // as the event says
         bool ready = false;
         bool done = false;
@@ -65,13 +66,14 @@ private:
         arrival* owner = nullptr;
     };
 
+    void give_up() noexcept; // the time is over
     net::background receive(lane& l);
     /// The steps of it that do not wait; false: the connection has failed.
-    bool check_port(const lane& l);
-    bool take_rail(const lane& l);
+    bool check_port(lane& l);
+    bool take_rail(lane& l);
     bool accept(lane& l);
     bool settle(lane& l);
-    void refuse(const lane& l, greeting::refusal why, const error& cause);
+    void refuse(lane& l, greeting::refusal why, const error& cause);
     rdma_lane_parts& parts_of(const lane& l) noexcept { return parts_.lanes[l.request.lane]; }
 
     rdma_listener& listener_;
