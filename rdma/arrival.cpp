@@ -120,7 +120,11 @@ net::background arrival::receive(lane& l) {
             draining out(*parts->qp);
             while (!out.done()) co_await out.news.wait();
         }
-        auto destroying = detail::run_joined([parts] { parts->qp.reset(); });
+        cm_silence silence(parts->id->manager());
+        auto destroying = detail::run_joined([parts, &silence] {
+            const auto quiet = silence.begin();
+            parts->qp.reset();
+        });
         co_await destroying;
     }
     l.done = true;

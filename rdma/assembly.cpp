@@ -58,7 +58,11 @@ task<void> assembly::take_down() {
             draining out(*lane.qp);
             while (!out.done()) co_await out.news.wait();
         }
-        co_await run_blocking([&lane] { lane.qp.reset(); });
+        cm_silence silence(lane.id->manager());
+        co_await run_blocking([&lane, &silence] {
+            const auto quiet = silence.begin();
+            lane.qp.reset();
+        });
     }
     if (slots != 0) on->remove_slots(std::exchange(slots, 0));
     for (rdma_lane_parts& lane : lanes)

@@ -53,11 +53,12 @@ cm_id::~cm_id() {
 task<void> cm_id::destroy(std::unique_ptr<cm_id> id) {
     SLUICE_EXPECTS(id != nullptr && id->id_->qp == nullptr, "cm_id: destroyed before its queue pair");
     rdma_cm_id* raw = std::exchange(id->id_, nullptr);
-    connection_manager::impl& channel = id->manager_->internals(); // `id` keeps it
-    channel.ids.erase(raw);
-    channel.begin_destroy();
-    co_await run_blocking([raw] { destroy_id(raw); });
-    channel.end_destroy();
+    id->manager_->internals().ids.erase(raw);
+    cm_silence silence(*id->manager_);
+    co_await run_blocking([raw, &silence] {
+        const auto quiet = silence.begin();
+        destroy_id(raw);
+    });
 }
 
 void cm_id::observe(cm_observer* observer) noexcept { observer_ = observer; }

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
+#include <mutex>
 #include <poll.h>
 #include <string>
 #include <utility>
@@ -66,38 +67,44 @@ connection_manager::impl::~impl() {
     api().destroy_event_channel(channel);
 }
 
-bool connection_manager::impl::drain() noexcept {
+connection_manager::impl::drained connection_manager::impl::drain() noexcept {
     for (int left = 64; left > 0; --left) {
-        rdma_cm_event* raw = nullptr;
-        errno = 0;
-        if (api().get_cm_event(channel, &raw) != 0) {
-            if (errno == EAGAIN) return true;
-            if (errno == EINTR) continue;
-            SLUICE_LOG_ONCE(error, "RDMA connection manager: rdma_get_cm_event: ", std::strerror(errno),
-                            "; it is tried again");
-            return false;
+        rdma_cm_id* to = nullptr;
+        cm_event e;
+        {
+            const std::unique_lock lock(being_used, std::try_to_lock);
+            if (!lock && silences == 0) continue; // it may fail for nothing [std::shared_mutex::try_lock]
+            if (!lock) return drained::held_back;
+            rdma_cm_event* raw = nullptr;
+            errno = 0;
+            if (api().get_cm_event(channel, &raw) != 0) {
+                if (errno == EAGAIN) return drained::fine;
+                if (errno == EINTR) continue;
+                SLUICE_LOG_ONCE(error, "RDMA connection manager: rdma_get_cm_event: ", std::strerror(errno),
+                                "; it is tried again");
+                return drained::failed;
+            }
+            const int cause = errno;
+            to = raw->event == RDMA_CM_EVENT_CONNECT_REQUEST ? raw->listen_id : raw->id;
+            e = take(raw, cause);
         }
-        hand_out(raw, errno);
+        const auto found = ids.find(to);
+        if (found == ids.end() || found->second->observer_ == nullptr) continue; // a request for nobody goes with its id
+        cm_id& id = *found->second;
+        id.observer_->on_cm_event(id, std::move(e));
     }
-    return true;
+    return drained::fine;
 }
 
-void connection_manager::impl::hand_out(rdma_cm_event* raw, int cause) noexcept {
+cm_event connection_manager::impl::take(rdma_cm_event* raw, int cause) noexcept {
     cm_event e = copy_of(*raw);
     // A step that librdmacm took before it gave the event out, such as making the queue pair ready, failed
     // [rdma_seterrno in its rdma_cma.h].
     if (e.status == cm_event::failed_here && cause != 0) e.status = -cause;
-    rdma_cm_id* to = raw->id;
-    if (e.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-        e.request.reset(new cm_id(owner->shared_from_this(), raw->id));
-        to = raw->listen_id;
-    }
+    if (e.type == RDMA_CM_EVENT_CONNECT_REQUEST) e.request.reset(new cm_id(owner->shared_from_this(), raw->id));
     // Before anything else, on every path: rdma_destroy_id waits until all events of its id are [rdma_destroy_id(3)].
     api().ack_cm_event(raw);
-    const auto found = ids.find(to);
-    if (found == ids.end() || found->second->observer_ == nullptr) return; // a request for nobody goes with its id
-    cm_id& id = *found->second;
-    id.observer_->on_cm_event(id, std::move(e));
+    return e;
 }
 
 void connection_manager::impl::pause() noexcept {
@@ -105,36 +112,41 @@ void connection_manager::impl::pause() noexcept {
     home.add_timer(pausing);
 }
 
-void connection_manager::impl::end_destroy() noexcept {
-    SLUICE_EXPECTS(destroying > 0, "connection manager: an end of destroying without a beginning");
-    if (--destroying == 0 && std::exchange(held, false)) resume.nudge();
-}
-
 net::background connection_manager::impl::watch() {
     for (;;) {
-        while (destroying > 0) {
-            held = true;
-            co_await resume.wait();
-        }
         readiness readable(channel->fd, POLLIN);
         const auto events = co_await readable;
-        if (destroying > 0) continue;
-        bool fine = events.has_value();
-        if (fine) {
+        drained how = drained::failed;
+        if (events.has_value()) {
             // An observer may drop the last id, and with it this.
             std::shared_ptr<connection_manager> self = owner->shared_from_this();
-            fine = drain();
+            how = drain();
             if (self.use_count() == 1) {
                 watcher.let_go();
                 self.reset();
                 co_return;
             }
         }
-        if (fine) continue;
-        pause(); // asking at once would spin
+        if (how == drained::fine) continue;
+        if (how == drained::held_back) held_back = true;
+        else pause(); // asking at once would spin
         co_await resume.wait();
     }
 }
+
+cm_silence::cm_silence(connection_manager& of) : of_(of.shared_from_this()) {
+    SLUICE_EXPECTS(executor::current() == &of.home(), "connection manager: silence wanted on another thread than its own");
+    ++of.internals().silences;
+}
+
+cm_silence::~cm_silence() {
+    connection_manager::impl& channel = of_->internals();
+    SLUICE_EXPECTS(channel.silences > 0, "connection manager: an end of silence without a beginning");
+    --channel.silences;
+    if (std::exchange(channel.held_back, false)) channel.resume.nudge();
+}
+
+std::shared_lock<std::shared_mutex> cm_silence::begin() { return std::shared_lock(of_->internals().being_used); }
 
 result<std::shared_ptr<connection_manager>> connection_manager::of(executor& home) {
     SLUICE_EXPECTS(executor::current() == &home, "connection manager: asked for on another thread than the executor's");

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,28 @@ private:
     std::unique_ptr<impl> impl_;
 };
 
+/// No event of a channel is got while a helper thread destroys an id, or the queue pair of one: rdma_get_cm_event itself
+/// looks at the id of an event and moves its queue pair to another state, without a lock
+/// [librdmacm's cma.c: ucma_process_conn_resp, ucma_modify_qp_err].
+///
+/// Lifetime: from before the call is given to a helper thread until it is through, on the executor's thread; keeps the
+/// channel.
+class cm_silence {
+public:
+    explicit cm_silence(connection_manager& of);
+    /// Events that were held back are got now.
+    ~cm_silence();
+    cm_silence(const cm_silence&) = delete;
+    cm_silence& operator=(const cm_silence&) = delete;
+
+    /// On the helper thread, around the destroying alone: others wait for helper threads that are busy, not for this.
+    /// Waits for an event that is just being got.
+    std::shared_lock<std::shared_mutex> begin();
+
+private:
+    std::shared_ptr<connection_manager> of_;
+};
+
 /// An id of the connection manager: an address, a listener, or a connection.
 ///
 /// Thread rule: executor-bound.
@@ -66,7 +89,7 @@ public:
     /// The queue pair is gone already. Every event was acknowledged, so that this does not wait for itself.
     ~cm_id();
     /// Destroys it on a helper thread, where ending a connection may take a while; its observer hears of nothing more,
-    /// and those of the executor's other ids of nothing until it is done.
+    /// and those of the executor's other ids of nothing while it is done [cm_silence].
     static task<void> destroy(std::unique_ptr<cm_id> id);
 
     void observe(cm_observer* observer) noexcept; ///< null: events are dropped

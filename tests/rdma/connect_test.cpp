@@ -252,6 +252,60 @@ TEST_CASE("Rdma_connect.is_over_in_time_at_every_step") {
     }
 }
 
+TEST_CASE("Rdma_connect.an_answer_that_comes_too_late_finds_the_queue_pair_gone") {
+    for (const auto type : {RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ESTABLISHED}) {
+        two_ends ends;
+        ends.world.hold("connect");
+        ends.world.hold_calls("destroy_qp", ends.card);
+        const auto meanwhile = [type](two_ends& e) -> task<void> {
+            const auto what = type;
+            const bool asked = co_await until([&] { return e.world.connects().size() == 1; });
+            REQUIRE(asked);
+            e.world.cm_event(e.world.ids().front(), RDMA_CM_EVENT_UNREACHABLE);
+            const bool destroying = co_await until([&] { return e.world.waiting_calls() == 1; });
+            REQUIRE(destroying);
+            e.world.cm_event(e.world.ids().front(), what);
+            co_await yields(3000);
+            e.world.release_calls();
+        };
+        const auto made = connect_while(ends, nowhere, {}, meanwhile);
+        REQUIRE_FALSE(made);
+        CHECK(made.error() == code_of(EHOSTUNREACH));
+    }
+}
+
+TEST_CASE("Rdma_connect.waits_for_a_device_that_is_opened_without_a_helper_thread") {
+    two_ends ends;
+    ends.world.hold_calls("reg_mr", ends.card);
+    std::array<std::byte, 64> memory{};
+    const auto region = memory_region::create(memory); // what opening registers
+    REQUIRE(region);
+    const auto body = [](two_ends& e) -> task<void> {
+        scope all;
+        const auto refused = [](two_ends& of) -> task<void> {
+            static_cast<void>(of);
+            const auto made = co_await two_ends::connect(nowhere, {});
+            CHECK(made.error() == code_of(ECONNREFUSED));
+        };
+        const auto timed_out = []() -> task<void> {
+            const auto made = co_await two_ends::connect(nowhere, {.connect_timeout = 50ms});
+            check_error(made, condition::timed_out);
+        };
+        for (int i = 0; i < 6; ++i) all.spawn(refused(e)); // more than there are helper threads
+        const bool opening = co_await until([&] { return e.world.waiting_calls() == 1; });
+        CHECK(opening);
+        co_await timed_out();
+        bool ran = false;
+        co_await run_blocking([&ran] { ran = true; });
+        CHECK(ran);
+        CHECK(e.world.waiting_calls() == 1);
+        e.world.release_calls();
+        static_cast<void>(co_await all.join());
+    };
+    ends.run(body(ends));
+    CHECK(ends.world.calls("alloc_pd") == 1);
+}
+
 TEST_CASE("Rdma_connect.can_be_stopped_at_any_moment") {
     for (const std::uint32_t lanes : {1U, 3U}) {
         bool was_canceled = false;

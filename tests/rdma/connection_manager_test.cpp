@@ -1,5 +1,6 @@
 #include "rdma/connection_manager.hpp"
 
+#include <sluice/blocking.hpp>
 #include <sluice/event.hpp>
 #include <sluice/scope.hpp>
 
@@ -14,7 +15,10 @@
 #include <array>
 #include <cerrno>
 #include <functional>
+#include <future>
+#include <latch>
 #include <netinet/in.h>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -270,20 +274,60 @@ TEST_CASE("Connection_manager.gets_no_events_while_another_thread_destroys_an_id
     auto id = id_on(*manager);
     listening_observer observer;
     id->observe(&observer);
+    const auto destroy = [](cm_silence& silence, std::latch& begun, std::latch& through) {
+        return std::async(std::launch::async, [&] {
+            const auto quiet = silence.begin();
+            begun.count_down();
+            through.wait();
+        });
+    };
     for (const int before : {0, 2000}) { // the watcher has begun to wait, or not
         observer.heard.clear();
         sync_wait(*home, sluice::testing::yields(before));
-        manager->internals().begin_destroy();
-        manager->internals().begin_destroy();
+        std::latch begun{2}, first_is_through{1}, second_is_through{1};
+        std::optional<cm_silence> first(std::in_place, *manager), second(std::in_place, *manager);
+        auto one = destroy(*first, begun, first_is_through);
+        auto two = destroy(*second, begun, second_is_through);
+        begun.wait();
         world.cm_event(id->get(), RDMA_CM_EVENT_ADDR_CHANGE);
         settle(*home);
-        manager->internals().end_destroy();
+        first_is_through.count_down();
+        one.get();
+        first.reset();
         settle(*home);
         CHECK(observer.heard.empty());
-        manager->internals().end_destroy();
+        second_is_through.count_down();
+        two.get();
+        second.reset();
         settle(*home);
         CHECK(observer.heard.size() == 1);
     }
+}
+
+TEST_CASE("Connection_manager.events_are_got_while_a_destroying_waits_for_a_helper_thread") {
+    fake_verbs world;
+    world.add_device();
+    const auto home = make_executor();
+    const auto body = [](fake_verbs& w, executor& on) -> task<void> {
+        const auto manager = manager_of(on);
+        auto other = id_on(*manager);
+        listening_observer observer;
+        other->observe(&observer);
+        std::latch names{1};
+        scope all;
+        const auto slow = [](std::latch& until) -> task<void> { co_await run_blocking([&until] { until.wait(); }); };
+        for (int i = 0; i < 4; ++i) all.spawn(slow(names)); // as many as there are threads
+        co_await sluice::testing::yields(100);
+        all.spawn(cm_id::destroy(id_on(*manager)));
+        co_await sluice::testing::yields(100);
+        w.cm_event(other->get(), RDMA_CM_EVENT_ADDR_RESOLVED);
+        co_await sluice::testing::yields(6000);
+        CHECK(w.calls("destroy_id") == 0);
+        CHECK(observer.heard.size() == 1);
+        names.count_down();
+        static_cast<void>(co_await all.join());
+    };
+    sync_wait(*home, body(world, *home));
 }
 
 TEST_CASE("Cm_wait.hands_out_events_in_order_and_ends_when_stopped") {

@@ -109,6 +109,9 @@ int get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
     fake_id& id = w.of(w.ids, (*event)->id);
     ++id.unacknowledged;
     ++w.unacknowledged;
+    const auto what = (*event)->event;
+    if (id.loses_queue_pair && (what == RDMA_CM_EVENT_REJECTED || what == RDMA_CM_EVENT_ESTABLISHED))
+        w.broken("get_cm_event: of an id whose queue pair another thread destroys; it would be used");
     if ((*event)->event == RDMA_CM_EVENT_ADDR_RESOLVED && (*event)->status == 0 && id.verbs == nullptr) {
         id.verbs = id.leads_to != nullptr ? id.leads_to : w.route;
         id.port_num = id.leads_to_port;
@@ -395,10 +398,13 @@ int create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attributes) {
 
 void destroy_qp(rdma_cm_id* id) {
     fake_world& w = the_world();
-    const std::lock_guard lock(w.mutex);
-    w.enter("destroy_qp");
+    std::unique_lock lock(w.mutex);
+    w.enter("destroy_qp", id->verbs);
     fake_id& owner = w.of(w.ids, id);
     if (owner.qp == nullptr) return w.broken("destroy_qp: the id has none");
+    owner.loses_queue_pair = true;
+    w.wait_if_held(lock, "destroy_qp", id->verbs);
+    owner.loses_queue_pair = false;
     fake_qp& mine = w.of(w.qps, std::exchange(owner.qp, nullptr));
     if (mine.unacknowledged_async != 0) w.broken("destroy_qp: events are not acknowledged; verbs would wait for ever");
     auto& device = static_cast<fake_device&>(*mine.context);

@@ -95,6 +95,7 @@ struct fake_event_channel : rdma_event_channel {
 struct fake_id : rdma_cm_id {
     bool listens = false;
     bool connects = false;
+    bool loses_queue_pair = false;
     bool established = false;
     fake_id* peer = nullptr;
     ibv_mtu path_mtu = IBV_MTU_256; ///< of the connecting end's port

@@ -1,7 +1,9 @@
 #include "tests/rdma/set_up_fixture.hpp"
 
-#include <catch2/catch_test_macros.hpp>
+#include <sluice/region.hpp>
 
+#include <array>
+#include <catch2/catch_test_macros.hpp>
 #include <cerrno>
 #include <system_error>
 
@@ -160,6 +162,38 @@ TEST_CASE("Rdma_listener.a_peer_that_never_comes_through_is_dropped_in_time_and_
         CHECK(e.qps() == 1);
     };
     ends.run(body(ends));
+}
+
+TEST_CASE("Rdma_listener.a_peer_that_rejects_too_late_finds_the_queue_pair_gone") {
+    two_ends ends;
+    check_ok(ends.listen());
+    ends.world.hold("accept");
+    ends.world.hold_calls("destroy_qp", ends.card);
+    request(ends, sample_request(1));
+    wait_until(ends, [&] { return ends.world.accepts().size() == 1; });
+    ends.world.cm_event(ends.world.accepts().front().id, RDMA_CM_EVENT_UNREACHABLE);
+    wait_until(ends, [&] { return ends.world.waiting_calls() == 1; });
+    ends.world.cm_event(ends.world.accepts().front().id, RDMA_CM_EVENT_REJECTED);
+    ends.run(yields(3000));
+    ends.world.release_calls();
+    wait_until(ends, [&] { return ends.listener->rejected() == 1; });
+    CHECK(ends.qps() == 0);
+}
+
+TEST_CASE("Rdma_listener.a_request_that_is_not_answered_in_time_is_told_so") {
+    two_ends ends;
+    check_ok(ends.listen({.connection = {.connect_timeout = 20ms}}));
+    std::array<std::byte, 64> memory{};
+    const auto region = memory_region::create(memory);
+    REQUIRE(region);
+    ends.world.hold_calls("reg_mr", ends.card); // the device takes its time to know all memory
+    request(ends, sample_request(1));
+    wait_until(ends, [&] { return !ends.world.rejects().empty(); });
+    CHECK(last_refusal(ends) == greeting::refusal::busy);
+    ends.world.release_calls();
+    wait_until(ends, [&] { return ends.listener->rejected() == 1; });
+    CHECK(ends.world.rejects().size() == 1);
+    CHECK(ends.world.accepts().empty());
 }
 
 TEST_CASE("Rdma_listener.over_iwarp_a_request_without_a_witness_is_refused") {
