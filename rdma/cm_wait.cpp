@@ -14,6 +14,7 @@ namespace {
 
 // Of InfiniBand's connection manager, which RoCE has too: nobody listens.
 constexpr int reject_invalid_service_id = 8;
+constexpr int reject_stale_connection = 10;
 
 /// "status -110: Connection timed out"
 std::string status_text(int status) {
@@ -43,6 +44,9 @@ error refused(greeting::refusal why) {
 error rejected(const cm_event& e) {
     const bool silent =
         std::all_of(e.private_data.begin(), e.private_data.end(), [](std::byte b) { return b == std::byte{}; });
+    if (is_stale(e))
+        return error::from_errno(EAGAIN, "connection request refused: the peer's connection manager still has a connection "
+                                         "of this queue pair's number (reject reason 10, stale connection); try again");
     if (silent) {
         const bool nobody = e.status == reject_invalid_service_id || e.status == -ECONNREFUSED;
         return error::from_errno(
@@ -57,6 +61,10 @@ error rejected(const cm_event& e) {
 }
 
 } // namespace
+
+bool is_stale(const cm_event& e) noexcept {
+    return e.type == RDMA_CM_EVENT_REJECTED && e.status == reject_stale_connection;
+}
 
 std::optional<error> failure_of(const cm_event& e) {
     const std::string why = " (" + status_text(e.status) + ")";
@@ -103,6 +111,7 @@ task<result<cm_event>> cm_wait::expect(rdma_cm_event_type wanted) {
     for (;;) {
         auto e = co_await next();
         if (!e) co_return std::move(e).error();
+        found_stale_ = is_stale(*e);
         if (auto why = failure_of(*e)) co_return std::move(*why);
         if (e->type == wanted) co_return std::move(*e);
     }

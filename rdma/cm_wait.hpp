@@ -16,6 +16,9 @@ namespace sluice::rdma {
 /// UNREACHABLE as EHOSTUNREACH; REJECTED as what the peer's greeting says, or ECONNREFUSED; CONNECT_ERROR,
 /// DISCONNECTED, DEVICE_REMOVAL. Any other event with a status that is not 0 is an error as well.
 std::optional<error> failure_of(const cm_event& e);
+/// A rejection because the peer still knows a queue pair of this number by an earlier connection, as when this side was
+/// ended hard and began anew. It forgets it with this; another queue pair may do at once.
+bool is_stale(const cm_event& e) noexcept;
 
 /// The events of one id, for the task that sets up its connection.
 ///
@@ -29,12 +32,15 @@ public:
     task<result<cm_event>> expect(rdma_cm_event_type wanted);
     /// Errors: failure_of() what has come and was not asked for.
     result<void> check() const;
+    /// What expect() found last was is_stale().
+    bool found_stale() const noexcept { return found_stale_; }
 
     void on_cm_event(cm_id& id, cm_event e) noexcept override;
 
 private:
     std::deque<cm_event> events_;
     event arrived_;
+    bool found_stale_ = false;
 };
 
 } // namespace sluice::rdma

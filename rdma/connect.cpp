@@ -1,5 +1,6 @@
 #include <sluice/blocking.hpp>
 #include <sluice/contract.hpp>
+#include <sluice/sleep.hpp>
 #include <sluice/timeout.hpp>
 
 #include "net/endpoint.hpp"
@@ -168,17 +169,26 @@ task<result<void>> all_lanes(attempt& a) {
     co_return result<void>();
 }
 
+// Whoever was ended hard and begins anew meets peers that know its queue pairs' numbers: a few times in a row at most.
+constexpr int stale_tries = 6;
+constexpr std::chrono::milliseconds stale_pause{10};
+
 task<made_connection> connect_to(net::endpoint to, const connection_options& options,
                                  const detail::provider_setup& setup, std::chrono::steady_clock::time_point until) {
     executor& home = co_await this_executor();
-    attempt a{.home = home, .to = to, .options = options, .setup = setup, .until = until};
-    auto made = co_await all_lanes(a);
-    if (!made) {
+    for (int left = stale_tries - 1;; --left) {
+        attempt a{.home = home, .to = to, .options = options, .setup = setup, .until = until};
+        auto made = co_await all_lanes(a);
+        if (made) {
+            const greeting agreed = meet(a.hello, a.welcome);
+            co_return hand_over(home, options, setup, a.parts, agreed, a.welcome, true);
+        }
+        const bool again = left > 0 && !a.waits.empty() && a.waits.back()->found_stale();
         co_await a.parts.take_down();
-        co_return std::move(made).error();
+        if (!again) co_return std::move(made).error();
+        auto paused = co_await sleep_for(stale_pause);
+        if (!paused) co_return std::move(paused).error();
     }
-    const greeting agreed = meet(a.hello, a.welcome);
-    co_return hand_over(home, options, setup, a.parts, agreed, a.welcome, true);
 }
 
 /// Whether another endpoint of the same name may do better.

@@ -185,6 +185,36 @@ TEST_CASE("Rdma_connect.says_so_when_nobody_listens") {
     CHECK(mentions(made.error(), "nobody listens there"));
 }
 
+TEST_CASE("Rdma_connect.tries_another_queue_pair_where_the_peer_still_knows_one_of_this_number") {
+    constexpr int stale_connection = 10; // IB_CM_REJ_STALE_CONN
+    for (const std::size_t refusals : {std::size_t{1}, std::size_t{5}, std::size_t{100}}) {
+        two_ends ends;
+        check_ok(ends.listen());
+        ends.world.hold("connect");
+        const auto refuse = [refusals](two_ends& e) -> task<void> {
+            const std::size_t times = refusals;
+            for (std::size_t n = 1; n <= times; ++n) {
+                const bool asked = co_await until([&] { return e.world.connects().size() == n; });
+                REQUIRE(asked);
+                if (n == times) e.world.release("connect");
+                e.world.cm_event(e.world.connects().back().id, RDMA_CM_EVENT_REJECTED, stale_connection);
+                if (n == 6) break; // it gives up
+            }
+        };
+        const auto made = connect_while(ends, ends.there(), {}, refuse);
+        INFO(refusals);
+        if (refusals <= 5) {
+            check_ok(made);
+            CHECK(ends.world.connects().size() == refusals + 1);
+            continue;
+        }
+        check_error(made, condition::busy);
+        CHECK(mentions(made.error(), "stale connection"));
+        CHECK(ends.world.connects().size() == 6);
+        CHECK(ends.qps() == 0);
+    }
+}
+
 TEST_CASE("Rdma_connect.says_so_when_no_device_leads_there") {
     two_ends ends;
     ends.world.route_to(nullptr);

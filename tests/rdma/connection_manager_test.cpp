@@ -371,6 +371,7 @@ TEST_CASE("Cm_wait.every_failing_event_has_its_error") {
         {RDMA_CM_EVENT_ROUTE_ERROR, -EINVAL, EHOSTUNREACH, "route resolution"},
         {RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, EHOSTUNREACH, "nobody answers (status -110: Connection timed out)"},
         {RDMA_CM_EVENT_REJECTED, 8, ECONNREFUSED, "nobody listens there (reject reason 8)"},
+        {RDMA_CM_EVENT_REJECTED, 10, EAGAIN, "still has a connection of this queue pair's number"},
         {RDMA_CM_EVENT_REJECTED, 28, ECONNREFUSED, "nobody listens there, or takes no more (reject reason 28)"},
         {RDMA_CM_EVENT_CONNECT_ERROR, -ENOMEM, ENOMEM, "connection request: it failed"},
         {RDMA_CM_EVENT_CONNECT_ERROR, 3, ECONNABORTED, "status 3"},
