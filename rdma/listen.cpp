@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <climits>
 #include <netinet/in.h>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,16 +91,22 @@ task<result<std::unique_ptr<detail::provider_listener>>> rdma_listen(address on,
     auto manager = connection_manager::of(home);
     if (!manager) co_return error(manager.error().code(), name + std::string(manager.error().detail()));
     SLUICE_EXPECTS(!endpoints->empty(), "rdma: an address without endpoints");
-    error last(errc::invalid_address);
+    // Of several endpoints the first's error counts: a port that is taken there is no better for an address that isn't there.
+    std::optional<error> why_not;
+    const auto note = [&why_not, &name, one = endpoints->size() == 1](const net::endpoint& e, const error& why) {
+        std::string text = why_not ? std::string(why_not->detail()) + "; " : name;
+        if (!one) text += e.to_address(scheme::rdma).to_string() + ": ";
+        why_not = error(why_not ? why_not->code() : why.code(), text + std::string(why.detail()));
+    };
     for (const net::endpoint& e : *endpoints) {
         auto id = listening_id(**manager, e, options.backlog);
         if (!id) {
-            last = error(id.error().code(), name + std::string(id.error().detail()));
+            note(e, id.error());
             continue;
         }
         if (!setup.rdma_devices.empty())
             if (auto ok = check_chosen(**id, chosen, setup.rdma_devices); !ok) {
-                last = error(ok.error().code(), name + std::string(ok.error().detail()));
+                note(e, ok.error());
                 continue;
             }
         auto bound = address::parse((*id)->local_address());
@@ -108,7 +115,7 @@ task<result<std::unique_ptr<detail::provider_listener>>> rdma_listen(address on,
         co_return std::make_unique<rdma_listener>(home, std::move(*id), std::move(*bound), std::move(options),
                                                   std::move(setup));
     }
-    co_return last;
+    co_return *why_not;
 }
 
 } // namespace sluice::rdma

@@ -1,6 +1,11 @@
+#include "tests/rdma/fake_names.hpp"
 #include "tests/rdma/set_up_fixture.hpp"
 
+#include <sluice/blocking.hpp>
+#include <sluice/region.hpp>
+
 #include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
@@ -226,6 +231,61 @@ TEST_CASE("Rdma_connect.says_so_when_no_device_leads_there") {
     const auto at_once = ends.run(two_ends::connect(nowhere, {}));
     REQUIRE_FALSE(at_once);
     CHECK(at_once.error() == code_of(EHOSTUNREACH));
+}
+
+TEST_CASE("Rdma_connect.an_address_of_a_name_that_leads_nowhere_is_passed_over") {
+    const fake_name name("three.test", {"10.0.0.7", "10.0.0.8", "10.0.0.1"});
+    two_ends ends;
+    check_ok(ends.listen());
+    for (const char* const each : {"10.0.0.7", "10.0.0.8"}) ends.world.route_from(each, nullptr);
+    address to = ends.there();
+    to.host = "three.test";
+    const auto made = ends.run(two_ends::connect(to, {}));
+    check_ok(made);
+    CHECK((*made)->peer_address() == ends.there().to_string());
+    CHECK(ends.world.calls("resolve_addr") == 3);
+    ends.world.route_from("10.0.0.1", nullptr);
+    const auto none = ends.run(two_ends::connect(to, {}));
+    REQUIRE_FALSE(none);
+    CHECK(none.error() == code_of(EHOSTUNREACH));
+    CHECK(mentions(none.error(), "connect to rdma://three.test:"));
+    CHECK(mentions(none.error(), ": rdma://10.0.0.1:")); // the last
+}
+
+TEST_CASE("Rdma_connect.an_address_of_a_name_that_does_not_answer_has_its_share_of_the_time") {
+    const fake_name name("two.test", {"10.0.0.7", "10.0.0.1"});
+    two_ends ends;
+    check_ok(ends.listen());
+    ends.world.hold("resolve_addr");
+    address to = ends.there();
+    to.host = "two.test";
+    const auto answer_the_second = [](two_ends& e) -> task<void> {
+        const bool asked = co_await until([&] { return e.world.calls("resolve_addr") == 1; });
+        REQUIRE(asked);
+        e.world.release("resolve_addr");
+    };
+    const auto made = connect_while(ends, to, {.connect_timeout = 4s}, answer_the_second);
+    check_ok(made);
+    CHECK((*made)->peer_address() == ends.there().to_string());
+}
+
+TEST_CASE("Rdma_connect.a_peer_that_can_not_be_talked_to_is_not_looked_for_at_another_address") {
+    const fake_name name("two.test", {"10.0.0.7", "10.0.0.8"});
+    two_ends ends;
+    ends.world.hold("connect");
+    const auto refuse = [](two_ends& e) -> task<void> {
+        const bool asked = co_await until([&] { return e.world.connects().size() == 1; });
+        REQUIRE(asked);
+        greeting no;
+        no.what = greeting::kind::reject;
+        no.why = greeting::refusal::version;
+        e.world.cm_event(e.world.ids().front(), RDMA_CM_EVENT_REJECTED, 28, no.encode());
+    };
+    const auto made = connect_while(ends, *address::parse("rdma://two.test:7471"), {}, refuse);
+    REQUIRE_FALSE(made);
+    CHECK(made.error() == errc::version_mismatch);
+    CHECK(mentions(made.error(), "connect to rdma://two.test:7471: rdma://10.0.0.7:7471: "));
+    CHECK(ends.world.calls("resolve_addr") == 1);
 }
 
 TEST_CASE("Rdma_connect.unix_sockets_are_refused") {

@@ -1,3 +1,4 @@
+#include "tests/rdma/fake_names.hpp"
 #include "tests/rdma/set_up_fixture.hpp"
 
 #include <sluice/region.hpp>
@@ -85,6 +86,22 @@ TEST_CASE("Rdma_listener.what_it_can_not_have_is_named_with_the_remedy") {
     two_ends ends;
     check_error(ends.listen({.reuse_port = true}), condition::unsupported);
     check_error(ends.listen({}, "tcp://@name"), condition::invalid);
+}
+
+TEST_CASE("Rdma_listener.of_several_addresses_the_first_error_counts_and_all_are_told") {
+    const fake_name name("two.test", {"10.0.0.7", "10.0.0.8"});
+    two_ends ends;
+    ends.world.fail("bind_addr", 1, EADDRINUSE);
+    ends.world.fail("bind_addr", 2, EADDRNOTAVAIL);
+    const auto made = ends.listen({}, "rdma://two.test:7471");
+    REQUIRE_FALSE(made);
+    INFO(made.error().message());
+    CHECK(made.error() == code_of(EADDRINUSE));
+    CHECK(mentions(made.error(), "listen on rdma://two.test:7471: rdma://10.0.0.7:7471: rdma_bind_addr: another listener"));
+    CHECK(mentions(made.error(), "; rdma://10.0.0.8:7471: rdma_bind_addr: no RDMA device has this address"));
+    ends.world.fail("bind_addr", 1, EADDRNOTAVAIL);
+    check_ok(ends.listen({}, "rdma://two.test:7471"));
+    CHECK(ends.there().host == "10.0.0.8");
 }
 
 TEST_CASE("Rdma_listener.requests_that_are_no_greeting_are_refused_and_counted") {
