@@ -73,7 +73,7 @@ task<result<void>> take_rail(attempt& a) {
     SLUICE_EXPECTS(context != nullptr, "rdma: an id with a path and without a device");
     if (device* const known = device::known(context)) a.parts.on = rail::existing(a.home, *known);
     if (a.parts.on == nullptr || !a.parts.on->on().is_alive()) {
-        auto on = co_await run_blocking([context] { return device::of(context); });
+        auto on = co_await device::open(context);
         if (!on) co_return std::move(on).error();
         auto found = co_await rail::of(**on);
         if (!found) co_return std::move(found).error();

@@ -2,7 +2,9 @@
 #include "rdma/device_impl.hpp"
 #include "rdma/limits.hpp"
 
+#include <sluice/blocking.hpp>
 #include <sluice/contract.hpp>
+#include <sluice/event.hpp>
 
 #include "runtime/log.hpp"
 
@@ -21,13 +23,24 @@ namespace {
 constexpr std::uint32_t message_bytes_most = std::uint32_t{1} << 31;
 constexpr std::uint32_t message_bytes_least = 4096;
 
+/// A task that waits until nobody opens its context.
+struct waiting_task : detail::posted_node {
+    waiting_task(const ibv_context* c, executor& h) noexcept : context(c), home(h) {
+        run = [](detail::posted_node& node) noexcept { static_cast<waiting_task&>(node).through.set(); };
+    }
+    const ibv_context* context;
+    executor& home;
+    event through;
+};
+
 /// All devices of the process. Not destroyed: threads may use them until the very end.
 struct open_devices {
     std::mutex mutex; // for the books alone, never while a device is opened: that takes as long as memory is large
     std::condition_variable decided;
     std::vector<device*> all;
-    std::vector<device*> gone;           // may still be used
-    std::vector<ibv_context*> in_making; // somebody opens them
+    std::vector<device*> gone;                 // may still be used
+    std::vector<const ibv_context*> in_making; // somebody opens them, or looks whether they are alive
+    std::vector<waiting_task*> tasks;
 
     static open_devices& instance() noexcept {
         static auto& only = *new open_devices;
@@ -39,6 +52,20 @@ struct open_devices {
     }
     void put_aside(device& one) {
         if (std::erase(all, &one) != 0) gone.push_back(&one);
+    }
+    bool try_claim(const ibv_context* context) {
+        if (std::ranges::count(in_making, context) != 0) return false;
+        in_making.push_back(context);
+        return true;
+    }
+    void give_back(const ibv_context* context) {
+        std::erase(in_making, context);
+        decided.notify_all();
+        std::erase_if(tasks, [&](waiting_task* each) {
+            if (each->context != context) return false;
+            each->home.post(*each);
+            return true;
+        });
     }
 };
 
@@ -102,29 +129,58 @@ device::~device() = default;
 result<device*> device::of(ibv_context* context) {
     SLUICE_EXPECTS(context != nullptr, "rdma device: an id that is bound to no device");
     open_devices& open = open_devices::instance();
-    std::unique_lock lock(open.mutex);
-    for (;;) {
-        if (device* const there = open.find(context)) {
-            lock.unlock();
-            there->drain_events(); // where no rail watches them, nobody has heard yet that it is gone
-            if (there->is_alive()) return there;
-            lock.lock();
-            open.put_aside(*there);
-        } else if (std::ranges::count(open.in_making, context) != 0) {
-            open.decided.wait(lock);
-        } else break;
+    {
+        std::unique_lock lock(open.mutex);
+        open.decided.wait(lock, [&] { return open.try_claim(context); });
     }
-    open.in_making.push_back(context);
+    return find_or_open(context);
+}
+
+task<result<device*>> device::open(ibv_context* context) {
+    SLUICE_EXPECTS(context != nullptr, "rdma device: an id that is bound to no device");
+    open_devices& open = open_devices::instance();
+    executor& home = co_await this_executor();
+    for (;;) {
+        waiting_task me(context, home);
+        {
+            const std::lock_guard lock(open.mutex);
+            if (open.try_claim(context)) break;
+            open.tasks.push_back(&me);
+        }
+        auto waited = co_await me.through.wait();
+        if (waited) continue;
+        bool posted = false;
+        {
+            const std::lock_guard lock(open.mutex);
+            posted = std::erase(open.tasks, &me) == 0;
+        }
+        if (posted && !me.through.is_set()) home.forget(me);
+        co_return std::move(waited).error();
+    }
+    co_return co_await run_blocking([context] { return find_or_open(context); });
+}
+
+/// With the claim on this context, which it gives back.
+result<device*> device::find_or_open(ibv_context* context) {
+    open_devices& open = open_devices::instance();
+    std::unique_lock lock(open.mutex);
+    if (device* const there = open.find(context)) {
+        lock.unlock();
+        there->drain_events(); // where no rail watches them, nobody has heard yet that it is gone
+        lock.lock();
+        if (there->is_alive()) {
+            open.give_back(context);
+            return there;
+        }
+        open.put_aside(*there);
+    }
     lock.unlock();
     auto made = std::make_unique<impl>(context);
     auto done = made->open();
+    if (!done) made.reset(); // what was registered goes again
     lock.lock();
-    std::erase(open.in_making, context);
-    open.decided.notify_all();
-    if (!done) {
-        lock.unlock(); // what was registered goes again
-        return std::move(done).error();
-    }
+    open.give_back(context);
+    if (!done) return std::move(done).error();
     open.all.push_back(new device(std::move(made)));
     return open.all.back();
 }

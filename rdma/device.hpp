@@ -4,6 +4,7 @@
 #include <sluice/memory.hpp>
 #include <sluice/region.hpp>
 #include <sluice/result.hpp>
+#include <sluice/task.hpp>
 
 #include "rdma/verbs.hpp"
 
@@ -48,6 +49,9 @@ public:
     /// gone is replaced by what has come in its place. Errors: out_of_resources (memlock: limit, need and remedy), what
     /// verbs report.
     static result<device*> of(ibv_context* context);
+    /// The same for a task, which holds no helper thread up where another one opens the device. Errors: also
+    /// `condition::canceled`, while it waits for that.
+    static task<result<device*>> open(ibv_context* context);
     /// The device behind it if it was opened, or null; it may have gone since. At once, on any thread.
     static device* known(const ibv_context* context) noexcept;
     /// For tests: gives everything back to verbs. Nothing of rdma/ lives.
@@ -97,6 +101,7 @@ private:
     struct impl;
     explicit device(std::unique_ptr<impl> made) noexcept;
     ~device();
+    static result<device*> find_or_open(ibv_context* context);
     std::unique_ptr<impl> impl_;
 };
 

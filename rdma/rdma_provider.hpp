@@ -5,7 +5,8 @@
 namespace sluice::rdma {
 
 /// Connects to an `rdma://` address: resolves names, address and route, makes the queue pairs, shakes hands, lane by lane.
-/// options.connect_timeout bounds all of it.
+/// options.connect_timeout bounds all of it, but for calls of verbs that are under way then: opening a device that nobody
+/// has used yet registers all memory with it.
 ///
 /// Errors: ECONNREFUSED (nobody listens), EHOSTUNREACH (no RDMA device leads there, or nobody answers), timed_out,
 /// protocol_error (the other side isn't sluice), version_mismatch, out_of_resources with a device's limit; each names
