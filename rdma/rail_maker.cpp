@@ -13,6 +13,11 @@
 
 namespace sluice::rdma {
 
+namespace {
+/// Opening a device registers all memory with it: that is not for each of the peers that ask.
+constexpr std::chrono::seconds retry_pause{1};
+} // namespace
+
 rail_maker::rail_maker(rdma_listener& listener, executor& home, ibv_context* context)
     : listener_(listener), home_(home), context_(context) {
     SLUICE_EXPECTS(context != nullptr, "rdma: a request that came over no device");
@@ -28,7 +33,11 @@ result<std::shared_ptr<rail>> rail_maker::outcome() const {
     return rail_;
 }
 
-bool rail_maker::stale() const noexcept { return decided_ && (rail_ == nullptr || !rail_->on().is_alive() || rail_->broken()); }
+bool rail_maker::stale() const noexcept {
+    if (!decided_) return false;
+    if (rail_ == nullptr) return std::chrono::steady_clock::now() >= retry_at_;
+    return !rail_->on().is_alive() || rail_->broken();
+}
 
 /// Where it failed the outcome says so.
 result<void> rail_maker::check_port(const rdma_cm_id& id) const {
@@ -65,6 +74,7 @@ net::background rail_maker::make() {
         if (rail_ != nullptr) rail_ = rail::install(std::move(rail_));
     }
     decided_ = true;
+    retry_at_ = std::chrono::steady_clock::now() + retry_pause;
     listener_.rail_is_decided();
 }
 

@@ -7,6 +7,7 @@
 #include "rdma/chosen_ports.hpp"
 #include "rdma/rail.hpp"
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -31,7 +32,7 @@ public:
     result<std::shared_ptr<rail>> outcome() const;
     /// Once decided: why a request that came by this id is none for this listener [listener's rdma_devices].
     result<void> check_port(const rdma_cm_id& id) const;
-    /// Whether another try is worth it: it failed, or its device has gone or was not wanted, or it broke.
+    /// Whether another try is worth it: it failed a second ago, or its device has gone or was not wanted, or it broke.
     bool stale() const noexcept;
 
 private:
@@ -41,6 +42,7 @@ private:
     executor& home_;
     ibv_context* context_;
     bool decided_ = false;
+    std::chrono::steady_clock::time_point retry_at_; // where it failed
     // what the calls on helper threads make
     device* device_ = nullptr;
     std::shared_ptr<rail> rail_;
