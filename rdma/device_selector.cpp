@@ -163,21 +163,29 @@ result<std::vector<device_selector::choice>> device_selector::match(const std::v
     const item* down = nullptr;
     for (std::size_t rank = 0; rank < wanted.size(); ++rank) {
         const item* const each = wanted[rank];
-        bool found = false;
+        std::size_t found = 0;
         for (const described_port& port : ports) {
             if (!matches(*each, port)) continue;
-            found = true;
+            ++found;
             if (!port.active) {
                 down = each;
                 continue;
             }
-            if (denial_of(port) != nullptr || std::ranges::any_of(chosen, [&](const choice& c) { return c.port == &port; })) continue;
+            if (denial_of(port) != nullptr) continue;
+            const auto earlier = std::ranges::find(chosen, &port, &choice::port);
+            if (earlier != chosen.end() && each->gid_index && each->gid_index != earlier->gid_index)
+                return error::from_errno(EINVAL, "rdma device " + net::quoted(each->text) + ": the list has this port already, by " +
+                                                     net::quoted(wanted[earlier->rank]->text) + "; of its GIDs name one only");
+            if (earlier != chosen.end()) continue;
             if (each->gid_index && std::ranges::count(port.gids, *each->gid_index, &gid_entry::index) == 0)
                 return error::from_errno(ENODEV, "rdma device " + net::quoted(each->text) +
                                                      ": this place of the table of GIDs is empty");
             chosen.push_back({&port, each->gid_index, rank});
         }
-        if (!found)
+        if (found > 1 && each->what == item::kind::address && each->name.empty() && each->address.is_link_local())
+            return error::from_errno(EINVAL, "rdma device " + net::quoted(each->text) + ": " + std::to_string(found) +
+                                                 " ports have this link-local address; add % and the netdev of one");
+        if (found == 0)
             return error::from_errno(ENODEV,
                                      "rdma device " + net::quoted(each->text) + ": no such device; " + list(ports));
     }

@@ -30,7 +30,7 @@ struct described_port {
 /// | mlx5_0:2:5      | one port, with the GID of this index                      |
 /// | 10.0.0.1, fe80::1%eth0, [fe80::1%eth0] | the port with this IP address       |
 /// | *               | every active port                                         |
-/// | !mlx5_1         | not this one; any of the above but the last two kinds     |
+/// | !mlx5_1         | not this one: any of the above but * and one with a GID   |
 ///
 /// A list of denials alone means all the others.
 class device_selector {
@@ -45,7 +45,8 @@ public:
     };
     /// The chosen ports, in the order of the list and without repetitions; `ports` must outlive them. Errors, which
     /// quote the part: ENODEV for one that matches nothing, with what there is; ENETDOWN when nothing that matches is
-    /// active; ENODEV when everything is denied.
+    /// active; ENODEV when everything is denied; EINVAL for a link-local address that several ports have, and for a second
+    /// GID of a port.
     result<std::vector<choice>> match(const std::vector<described_port>& ports) const;
 
     struct verdict {
