@@ -26,7 +26,8 @@ result<void> validate(const connection_options& o) {
     if (o.default_deadline.count() < 0) return wrong_option(time("default_deadline", o.default_deadline), "0 (none) or more");
     if (o.peer_timeout < std::chrono::seconds(1))
         return wrong_option(time("peer_timeout", o.peer_timeout), "1 s or more");
-    if (!within(o.lanes, 16)) return wrong_option(number("lanes", o.lanes), "1..16");
+    static_assert(detail::lanes_max == 16);
+    if (!within(o.lanes, detail::lanes_max)) return wrong_option(number("lanes", o.lanes), "1..16");
     if (!within(o.operations_in_flight, 65536))
         return wrong_option(number("operations_in_flight", o.operations_in_flight), "1..65536");
     if (!within(o.receive_credits, 4096)) return wrong_option(number("receive_credits", o.receive_credits), "1..4096");

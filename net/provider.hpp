@@ -17,6 +17,11 @@
 
 namespace sluice {
 
+namespace detail {
+/// Of one connection, whoever carries it: what both wires can express, and connection_options::lanes says.
+inline constexpr std::uint8_t lanes_max = 16;
+} // namespace detail
+
 /// What a shared_region holds: the sharing provider's record of it. It outlives the connection when the user keeps it.
 struct shared_region::slot {
     slot() = default;

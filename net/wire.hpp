@@ -2,6 +2,8 @@
 
 #include <sluice/result.hpp>
 
+#include "net/provider.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -134,7 +136,7 @@ struct greeting {
 };
 
 inline constexpr std::size_t greeting_bytes = 56;
-inline constexpr std::uint32_t lanes_max = 16;
+inline constexpr std::uint32_t lanes_max = detail::lanes_max;
 
 std::array<std::byte, greeting_bytes> encode(const greeting& g) noexcept;
 /// Errors: errc::protocol_error that quotes the bytes, when they are no sluice greeting.

@@ -2,6 +2,7 @@
 
 #include <sluice/contract.hpp>
 
+#include "net/provider.hpp"
 #include "net/text.hpp"
 #include "rdma/bytes.hpp"
 
@@ -18,7 +19,7 @@ constexpr std::uint8_t atomics_bit = 1;
 constexpr std::uint8_t witness_bit = 2;
 constexpr unsigned mtu_shift = 2;
 constexpr std::uint8_t mtu_max = 5;
-constexpr std::uint8_t lanes_max = 16;
+using detail::lanes_max;
 
 // Where each field lies: the table in handshake.hpp.
 constexpr std::size_t version_at = 4;

@@ -41,7 +41,7 @@ struct rdma_lane_parts {
     rdma_lane_parts(std::unique_ptr<cm_id> i, std::unique_ptr<queue_pair> q) noexcept
         : id(std::move(i)), qp(std::move(q)) {}
     rdma_lane_parts(rdma_lane_parts&&) noexcept = default;
-    rdma_lane_parts& operator=(rdma_lane_parts&&) noexcept = default;
+    rdma_lane_parts& operator=(rdma_lane_parts&&) = delete; // it would drop the id before its queue pair
     /// The queue pair goes first.
     ~rdma_lane_parts() { qp.reset(); }
 };
