@@ -26,7 +26,8 @@ constexpr std::array table{
          .forgets_reads = true,
          .raises_sigpipe = true,
          .short_answers_in_one_page = true}},
-    row{0x02c9, {.kind = "mlx5"}},
+    // Mellanox's OUI, which ConnectX-3 says as well as its successors
+    row{0x02c9, {.kind = "mlx4 or mlx5"}},
     row{0x15b3, {.kind = "mlx5"}},
 };
 
@@ -38,9 +39,7 @@ quirks quirks_of(const ibv_device& about, const ibv_device_attr& limits) noexcep
     if (about.transport_type == IBV_TRANSPORT_IWARP) {
         if (found == table.end()) q.kind = "iWARP";
         q.iwarp = true;
-        q.immediate_data = false;
         q.confirms_by_reading = true;
-        q.resizes_completion_queues = false; // [spdk#1747]
         q.read_target_needs_remote_write = !q.software;
         q.atomics = false;
     }

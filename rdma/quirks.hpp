@@ -6,13 +6,11 @@ namespace sluice::rdma {
 
 /// What a kind of device does differently from the rest, as far as it matters here.
 struct quirks {
-    const char* kind = "";                 ///< for people: "mlx5", "Soft-RoCE (rxe)"
-    bool software = false;                 ///< the CPU does the work; PCIe rules don't apply
-    bool iwarp = false;                    ///< over TCP: no atomics, no immediate data, the connecting end sends first
-    bool atomics = true;                   ///< fetch_add and compare_swap by the device
-    bool immediate_data = true;            ///< RDMA WRITE with immediate
-    bool resizes_completion_queues = true; ///< ibv_resize_cq
-    bool relaxed_ordering = true;          ///< IBV_ACCESS_RELAXED_ORDERING gains something
+    const char* kind = "";        ///< for people: "mlx4 or mlx5", "Soft-RoCE (rxe)"
+    bool software = false;        ///< the CPU does the work; PCIe rules don't apply
+    bool iwarp = false;           ///< over TCP: no atomics, no immediate data, the connecting end sends first
+    bool atomics = true;          ///< fetch_add and compare_swap by the device
+    bool relaxed_ordering = true; ///< IBV_ACCESS_RELAXED_ORDERING gains something
     /// That a write or send has completed says only that TCP has it, as it does for iWARP [RFC 5040, 5.5]: the
     /// peer may not have it, a read before it may not have been answered, and soft-iWARP reads its buffer still. Only
     /// the answer to a read proves that the peer has taken what was posted before the read.

@@ -330,7 +330,6 @@ TEST_CASE("What kinds of devices do differently is found by vendor and transport
         device& d = open(context);
         CHECK(d.quirks().iwarp);
         CHECK_FALSE(d.quirks().atomics);
-        CHECK_FALSE(d.quirks().immediate_data);
         CHECK(d.quirks().confirms_by_reading);
         CHECK(fake.registrations(context)[0].access ==
               (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_RELAXED_ORDERING));
@@ -356,7 +355,6 @@ TEST_CASE("What kinds of devices do differently is found by vendor and transport
         options.limits.atomic_cap = IBV_ATOMIC_NONE;
         device& d = open(fake.add_device(options));
         CHECK_FALSE(d.quirks().atomics);
-        CHECK(d.quirks().immediate_data);
         CHECK_FALSE(d.quirks().confirms_by_reading);
     }
 }
