@@ -208,9 +208,12 @@ int resolve_addr(rdma_cm_id* id, sockaddr* source, sockaddr* destination, int) {
     fake_id& mine = w.of(w.ids, id);
     std::memcpy(&mine.route.addr.dst_storage, destination, length_of(*destination));
     const sockaddr* const from = source == nullptr ? destination : source; // everything is one machine
+    if (source != nullptr && port_of(*source) != 0)
+        for (const auto& each : w.ids)
+            if (port_of(each->route.addr.src_addr) == port_of(*source)) return failed_with(EADDRINUSE);
     if (mine.route.addr.src_addr.sa_family == 0) {
         std::memcpy(&mine.route.addr.src_storage, from, length_of(*from));
-        set_port(mine.route.addr.src_addr, w.next_port++);
+        if (source == nullptr || port_of(*source) == 0) set_port(mine.route.addr.src_addr, w.next_port++);
     }
     if (w.is_held("resolve_addr")) return 0;
     const auto* const way = w.route_of(*from);
