@@ -76,24 +76,20 @@ private:
     bool closed_ = false;
 };
 
-const detail::provider* provider_of(scheme s) noexcept {
-    for (const detail::provider* each : detail::providers())
-        if (each->scheme() == s) return each;
-    return nullptr;
-}
-
 } // namespace
 
 task<result<std::unique_ptr<provider_listener>>> auto_listen(address on, listen_options options,
                                                              detail::provider_setup setup, bool require_rdma) {
     detail::provider_setup for_rdma = setup;
     for_rdma.choice = "rdma: the peer asked for it";
-    if (require_rdma) co_return co_await provider_of(scheme::rdma)->listen(std::move(on), options, std::move(for_rdma));
+    if (require_rdma) co_return co_await detail::provider_of(scheme::rdma)->listen(std::move(on), options, std::move(for_rdma));
     setup.choice = "tcp: the peer asked for it";
-    auto over_tcp = co_await provider_of(scheme::tcp)->listen(on, options, std::move(setup));
+    auto over_tcp = co_await detail::provider_of(scheme::tcp)->listen(on, options, std::move(setup));
     if (!over_tcp) co_return std::move(over_tcp).error();
-    on.port = (*over_tcp)->address().port;
-    auto over_rdma = co_await provider_of(scheme::rdma)->listen(on, options, std::move(for_rdma));
+    // The same address, also where the name has several: who finds one of both there finds the other.
+    on = (*over_tcp)->address();
+    on.scheme = scheme::automatic;
+    auto over_rdma = co_await detail::provider_of(scheme::rdma)->listen(on, options, std::move(for_rdma));
     if (!over_rdma) {
         SLUICE_LOG(warning, "listening at ", on.to_string(), " over TCP only: ", over_rdma.error().message());
         co_return std::move(*over_tcp);

@@ -1,6 +1,7 @@
 #include <sluice/blocking.hpp>
 #include <sluice/runtime.hpp>
 
+#include "net/auto_connect.hpp"
 #include "net/auto_listener.hpp"
 #include "net/provider.hpp"
 #include "runtime/runtime_impl.hpp"
@@ -36,12 +37,6 @@ result<void> validate(const connection_options& o) {
     return {};
 }
 
-const detail::provider* find(scheme wanted) noexcept {
-    for (const detail::provider* each : detail::providers())
-        if (each->scheme() == wanted) return each;
-    return nullptr;
-}
-
 /// Whether RDMA can be used by these devices, else why not. Choosing among them asks them, which blocks.
 task<result<void>> rdma_usable(const std::string& devices) {
     if (devices.empty()) co_return detail::rdma_usable(devices);
@@ -51,7 +46,7 @@ task<result<void>> rdma_usable(const std::string& devices) {
 
 /// The provider of an address that names one.
 task<result<const detail::provider*>> named(scheme asked, const std::string& rdma_devices) {
-    const detail::provider* found = find(asked);
+    const detail::provider* found = detail::provider_of(asked);
     if (found == nullptr) co_return error(errc::unsupported, "rdma://: no RDMA in this build; use tcp:// or auto://");
     if (asked == scheme::rdma)
         if (auto usable = co_await rdma_usable(rdma_devices); !usable) co_return std::move(usable).error();
@@ -64,7 +59,7 @@ std::string asked_for(scheme s) { return std::string(s == scheme::rdma ? "rdma" 
 task<std::string> no_rdma(const address& where, mode rdma, const std::string& devices) {
     if (rdma == mode::off) co_return "rdma is off (runtime_options.rdma)";
     if (where.is_unix()) co_return "unix sockets have no RDMA";
-    if (find(scheme::rdma) == nullptr) co_return "no RDMA in this build";
+    if (detail::provider_of(scheme::rdma) == nullptr) co_return "no RDMA in this build";
     if (auto usable = co_await rdma_usable(devices); !usable) co_return std::string(usable.error().detail());
     co_return std::string();
 }
@@ -80,7 +75,7 @@ task<result<connection>> runtime::connect(address to, connection_options options
     if (!to.is_unix() && to.port == 0)
         co_return error(errc::invalid_address, "connect to " + to.to_string() + ": port 0 is for listening only");
     detail::provider_setup setup{.choice = {}, .owner = impl_->owner, .rdma_devices = impl_->options.rdma_devices};
-    const detail::provider* chosen = find(scheme::tcp);
+    const detail::provider* chosen = detail::provider_of(scheme::tcp);
     if (to.scheme != scheme::automatic) {
         auto asked = co_await named(to.scheme, setup.rdma_devices);
         if (!asked) co_return std::move(asked).error();
@@ -88,11 +83,14 @@ task<result<connection>> runtime::connect(address to, connection_options options
         setup.choice = asked_for(to.scheme);
     } else {
         std::string why_not = co_await no_rdma(to, impl_->options.rdma, setup.rdma_devices);
-        if (why_not.empty()) { // half of the time, so that there is some left for TCP
-            connection_options first = options;
-            if (impl_->options.rdma != mode::require) first.connect_timeout /= 2;
+        if (why_not.empty() && impl_->options.rdma != mode::require) {
+            auto made = co_await net::auto_connect(std::move(to), std::move(options), std::move(setup));
+            if (!made) co_return std::move(made).error();
+            co_return connection(std::move(*made));
+        }
+        if (why_not.empty()) {
             setup.choice = "rdma: both ends have it";
-            auto made = co_await find(scheme::rdma)->connect(to, first, setup);
+            auto made = co_await detail::provider_of(scheme::rdma)->connect(to, options, setup);
             if (made) co_return connection(std::move(*made));
             if (made.error() == condition::canceled) co_return std::move(made).error();
             why_not = made.error().message();
@@ -128,7 +126,7 @@ task<result<listener>> runtime::listen(address on, listen_options options) {
         } else {
             setup.choice = "tcp: " + why_not;
         }
-        auto made = co_await find(scheme::tcp)->listen(std::move(on), std::move(options), std::move(setup));
+        auto made = co_await detail::provider_of(scheme::tcp)->listen(std::move(on), std::move(options), std::move(setup));
         if (!made) co_return std::move(made).error();
         co_return listener(std::move(*made));
     }

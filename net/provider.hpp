@@ -130,6 +130,8 @@ protected:
 
 /// The providers of this build, the preferred one first.
 std::span<const provider* const> providers() noexcept;
+/// The one of this scheme, or null where this build has none.
+const provider* provider_of(scheme wanted) noexcept;
 /// Of rdma/, where SLUICE_HAS_RDMA is 1: net/ knows no more of it.
 const provider& rdma_provider() noexcept;
 

@@ -17,6 +17,12 @@ std::span<const provider* const> providers() noexcept {
     return all;
 }
 
+const provider* provider_of(scheme wanted) noexcept {
+    for (const provider* each : providers())
+        if (each->scheme() == wanted) return each;
+    return nullptr;
+}
+
 result<void> rdma_usable(const std::string& devices) {
     for (const provider* each : providers())
         if (each->scheme() == scheme::rdma) return each->available(devices);

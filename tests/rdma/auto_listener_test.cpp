@@ -1,5 +1,6 @@
 #include "net/auto_listener.hpp"
 
+#include "tests/rdma/fake_names.hpp"
 #include "tests/rdma/set_up_fixture.hpp"
 
 #include <sluice/timeout.hpp>
@@ -7,7 +8,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include <algorithm>
 #include <cerrno>
 
 using namespace sluice;
@@ -15,10 +15,6 @@ using namespace sluice::testing;
 using namespace std::chrono_literals;
 
 namespace {
-
-const detail::provider& tcp() {
-    return **std::ranges::find_if(detail::providers(), [](const auto* each) { return each->scheme() == scheme::tcp; });
-}
 
 /// A listener over both, of which the world has the RDMA part.
 struct both_ways : two_ends {
@@ -31,7 +27,7 @@ struct both_ways : two_ends {
     task<connected> connect_over_tcp() const {
         address to = there();
         to.scheme = scheme::tcp;
-        return tcp().connect(std::move(to), {}, {.choice = "client", .owner = 11});
+        return detail::provider_of(scheme::tcp)->connect(std::move(to), {}, {.choice = "client", .owner = 11});
     }
 };
 
@@ -88,6 +84,18 @@ TEST_CASE("Auto_listener.goes_on_over_tcp_when_its_rdma_device_goes") {
         CHECK(e.listener->rejected() == 0);
     };
     ends.run(body(ends, waits));
+}
+
+TEST_CASE("Auto_listener.listens_over_rdma_where_it_does_over_tcp") {
+    const fake_name name("two.test", {"127.0.0.1", "127.0.0.2"});
+    both_ways ends;
+    check_ok(ends.listen_both_ways("auto://two.test:0"));
+    CHECK(ends.there().host == "127.0.0.1");
+    CHECK(ends.world.listening().size() == 1);
+    ends.world.fail("bind_addr", 1, EADDRNOTAVAIL); // no other address, which nobody would hear of
+    check_ok(ends.listen_both_ways("auto://two.test:0"));
+    CHECK(ends.world.listening().empty());
+    ends.run(meet_over_tcp(ends));
 }
 
 TEST_CASE("Auto_listener.hands_nothing_out_once_it_was_closed") {
