@@ -10,13 +10,20 @@
 
 namespace sluice::net {
 
+namespace {
+
+constexpr std::chrono::nanoseconds rdma_share_max = std::chrono::seconds(2);
+
+} // namespace
+
 task<result<std::unique_ptr<detail::provider_connection>>> auto_connect(address to, connection_options options,
                                                                         detail::provider_setup setup) {
     const detail::provider* const over_rdma = detail::provider_of(scheme::rdma);
     SLUICE_EXPECTS(over_rdma != nullptr && !to.is_unix(), "auto: RDMA is tried where there can be none");
     const auto until = detail::deadline_after(options.connect_timeout);
     connection_options first = options;
-    first.connect_timeout /= 2;
+    // Set-up takes milliseconds where both ends have RDMA, and who has none there may not answer at all.
+    first.connect_timeout = std::min(first.connect_timeout / 2, rdma_share_max);
     setup.choice = "rdma: both ends have it";
     auto made = co_await over_rdma->connect(to, std::move(first), setup);
     if (made || made.error() == condition::canceled) co_return made;

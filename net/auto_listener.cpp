@@ -91,7 +91,11 @@ task<result<std::unique_ptr<provider_listener>>> auto_listen(address on, listen_
     on.scheme = scheme::automatic;
     auto over_rdma = co_await detail::provider_of(scheme::rdma)->listen(on, options, std::move(for_rdma));
     if (!over_rdma) {
-        SLUICE_LOG(warning, "listening at ", on.to_string(), " over TCP only: ", over_rdma.error().message());
+        // iWARP has its connections on TCP's own ports, of which the TCP listener now holds this one.
+        SLUICE_LOG(warning, "listening at ", on.to_string(), " over TCP only: ", over_rdma.error().message(),
+                   over_rdma.error() == std::errc::address_in_use
+                       ? " (an iWARP device shares TCP's ports: listen at rdma:// with a port of its own, or choose other devices)"
+                       : "");
         co_return std::move(*over_tcp);
     }
     co_return std::make_unique<auto_listener>(std::move(*over_rdma), std::move(*over_tcp));

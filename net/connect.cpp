@@ -45,7 +45,10 @@ task<result<void>> rdma_usable(const std::string& devices) {
 }
 
 /// The provider of an address that names one.
-task<result<const detail::provider*>> named(scheme asked, const std::string& rdma_devices) {
+task<result<const detail::provider*>> named(const address& where, mode rdma, const std::string& rdma_devices) {
+    const scheme asked = where.scheme;
+    if (asked == scheme::rdma && rdma == mode::off)
+        co_return error(errc::unsupported, where.to_string() + ": rdma is off (runtime_options.rdma); use tcp:// or auto://");
     const detail::provider* found = detail::provider_of(asked);
     if (found == nullptr) co_return error(errc::unsupported, "rdma://: no RDMA in this build; use tcp:// or auto://");
     if (asked == scheme::rdma)
@@ -77,7 +80,7 @@ task<result<connection>> runtime::connect(address to, connection_options options
     detail::provider_setup setup{.choice = {}, .owner = impl_->owner, .rdma_devices = impl_->options.rdma_devices};
     const detail::provider* chosen = detail::provider_of(scheme::tcp);
     if (to.scheme != scheme::automatic) {
-        auto asked = co_await named(to.scheme, setup.rdma_devices);
+        auto asked = co_await named(to, impl_->options.rdma, setup.rdma_devices);
         if (!asked) co_return std::move(asked).error();
         chosen = *asked;
         setup.choice = asked_for(to.scheme);
@@ -130,7 +133,7 @@ task<result<listener>> runtime::listen(address on, listen_options options) {
         if (!made) co_return std::move(made).error();
         co_return listener(std::move(*made));
     }
-    auto chosen = co_await named(on.scheme, setup.rdma_devices);
+    auto chosen = co_await named(on, impl_->options.rdma, setup.rdma_devices);
     if (!chosen) co_return std::move(chosen).error();
     setup.choice = asked_for(on.scheme);
     auto made = co_await (*chosen)->listen(std::move(on), std::move(options), std::move(setup));

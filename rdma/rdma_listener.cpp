@@ -98,6 +98,8 @@ void rdma_listener::refuse(const cm_event& e, greeting::refusal why, const error
 
 void rdma_listener::reject(cm_id& id, greeting::refusal why, const error& cause) {
     SLUICE_LOG(info, "rdma: a connection from ", id.peer_address(), " was refused: ", cause.message());
+    if (why == greeting::refusal::no_resources) // which the operator of this end can mend, and nobody else is told of
+        SLUICE_LOG_ONCE(warning, "rdma: connections are refused, such as one from ", id.peer_address(), ": ", cause.message());
     greeting answer;
     answer.what = greeting::kind::reject;
     answer.why = why;

@@ -33,6 +33,14 @@ error no_device_leads_there(int cause) {
                                                std::string(std::strerror(cause)) + "); `rdma link` lists the devices");
 }
 
+/// The address is one of this machine without a device of its own, such as 127.0.0.1, which the kernel resolves to any.
+error no_route(int cause) {
+    if (cause != ENODEV) return error::from_errno(cause, "rdma_resolve_route");
+    return error::from_errno(EHOSTUNREACH, "no RDMA device has a route to this address (rdma_resolve_route: " +
+                                               std::string(std::strerror(cause)) +
+                                               "); use the address of a device's netdev, not that of the loopback");
+}
+
 task<result<void>> resolve(const route& r, const net::endpoint& to, route_limits within,
                            const sockaddr_storage* source) {
     rdma_cm_id* const id = r.id->get();
@@ -46,7 +54,7 @@ task<result<void>> resolve(const route& r, const net::endpoint& to, route_limits
     auto resolved = co_await r.events->expect(RDMA_CM_EVENT_ADDR_RESOLVED);
     if (!resolved) co_return std::move(resolved).error();
     if (api().resolve_route(id, milliseconds_until(within.until)) != 0)
-        co_return error::from_errno(errno, "rdma_resolve_route");
+        co_return no_route(errno);
     auto routed = co_await r.events->expect(RDMA_CM_EVENT_ROUTE_RESOLVED);
     if (!routed) co_return std::move(routed).error();
     SLUICE_EXPECTS(id->verbs != nullptr, "rdma: an id with a path and without a device");

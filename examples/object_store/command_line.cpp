@@ -24,8 +24,8 @@ constexpr const char* examples = R"(examples:
   sluice-store stat tcp://storage-1:7471            (the server's counters)
   sluice-store rm tcp://storage-1:7471/photos/a.jpg
 
-An address is tcp://HOST:PORT, tcp://[IPV6%INTERFACE]:PORT, auto://..., tcp:///PATH/OF/A.SOCKET or tcp://@NAME; the key
-follows after a slash. The exit status is 0 when all went well, 1 when something did not, 2 for a mistake on the command
+An address is tcp://HOST:PORT, tcp://[IPV6%INTERFACE]:PORT, rdma://..., auto://... (RDMA where both ends have it, else
+TCP), tcp:///PATH/OF/A.SOCKET or tcp://@NAME; the key follows after a slash. The exit status is 0 when all went well, 1 when something did not, 2 for a mistake on the command
 line, 128 + N when signal N ended it; a server that is told to end by SIGINT, SIGTERM, SIGHUP or SIGQUIT exits
 with 0.)";
 

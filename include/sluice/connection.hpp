@@ -37,7 +37,8 @@ class closed_awaiter;
 /// Options of a connection; both ends' limits meet in the handshake, the smaller wins. Validated by connect and
 /// listen, which name the field that is wrong.
 struct connection_options {
-    std::chrono::nanoseconds connect_timeout = std::chrono::seconds(10); ///< name, sockets and handshake together
+    std::chrono::nanoseconds connect_timeout = std::chrono::seconds(10); ///< name, transport and handshake together; of auto://
+                                                                         ///< at most 2 s of it are RDMA's
     std::chrono::nanoseconds default_deadline{0};    ///< of operations that give none; 0: none
     std::chrono::nanoseconds peer_timeout = std::chrono::seconds(20); ///< silence after which the peer is lost
     std::uint32_t lanes = 1;                 ///< sockets (tcp) or queue pairs (rdma) per connection; 1..16
@@ -82,9 +83,12 @@ struct connection_stats {
     /// What this end started; a write_with_immediate counts as a write.
     operation_stats read, write, atomic, send, receive;
     ///@}
-    std::uint64_t served_operations = 0; ///< one-sided operations of the peer served here; one that was spread over
-                                         ///< several lanes counts on each
-    std::uint64_t served_bytes = 0;       ///< payload of those
+    ///@{
+    /// One-sided operations of the peer served here and their payload; one that was spread over several lanes counts on
+    /// each. 0 over RDMA: there the device serves them, and tells nobody.
+    std::uint64_t served_operations = 0;
+    std::uint64_t served_bytes = 0;
+    ///@}
     std::uint64_t refused_operations = 0; ///< of the peer, for key, bounds or access
     std::uint64_t copied_bytes = 0;       ///< payload that went through a staging buffer in user space
 };
@@ -218,9 +222,9 @@ public:
     /// A write, after which one receive of the peer completes with `immediate`.
     [[nodiscard]] detail::void_transfer write_with_immediate(remote_view to, const_region_view from,
                                                              std::uint32_t immediate, operation_options options = {});
-    /// Adds to an aligned 8-byte little-endian word of the peer, atomically among operations of this library's tcp
-    /// agents and with `std::atomic` accesses there; gives the value before. A view of another size or alignment is a
-    /// broken contract.
+    /// Adds to an aligned 8-byte little-endian word of the peer, atomically among such operations of all connections of
+    /// this kind, over tcp also with `std::atomic` accesses there; gives the value before. A view of another size or
+    /// alignment is a broken contract. Errors: errc::unsupported where capabilities().atomics says no.
     [[nodiscard]] detail::value_transfer fetch_add(remote_view word, std::uint64_t delta,
                                                    operation_options options = {});
     /// Stores `desired` if the word equals `expected`; gives the value before, so it swapped if that is `expected`.

@@ -162,10 +162,10 @@ struct SLUICE_EXPORT remote_region {
 
     std::uint64_t address = 0;    ///< the peer's virtual address; not a pointer here
     std::uint64_t size_bytes = 0; ///< bytes that may be reached from `address`
-    std::uint64_t key = 0;        ///< unguessable, of one registration
+    std::uint64_t key = 0;        ///< of one registration; over tcp unguessable, over RDMA 32 bits of the device's choice
     std::uint64_t owner = 0;      ///< which runtime shared it, so that a description for another peer is refused
     std::uint32_t generation = 0; ///< counts re-use of the key's slot
-    access granted = access::none; ///< for information: the sharer checks its own record
+    access granted = access::none; ///< for information: the sharer, or its device, checks its own record
     provider_kind provider = provider_kind::tcp; ///< see provider_kind
 
     /// The 40 bytes of the table. decode(encode()) gives the same description on any machine.

@@ -30,7 +30,8 @@ struct runtime_options {
     std::size_t pool_bytes = std::size_t{64} << 20; ///< registered memory, see pool_options
     std::size_t receive_reserve_bytes = 0;        ///< see pool_options
     mode huge_pages = mode::automatic;            ///< see pool_options
-    mode rdma = mode::automatic;                  ///< `require` fails with the reason where there is none
+    mode rdma = mode::automatic;                  ///< `require` fails with the reason where there is none, `off`
+                                                  ///< refuses rdma:// addresses too
     /// RDMA devices that connections may use, the preferred first; all when empty. A list such as "mlx5_0,mlx5_1:2": a
     /// device, device:port, device:port:gid (the index of a GID, whose address is used), an IP address or netdev of a
     /// port, `*`; and `!` before what is not wanted. Empty: the environment's SLUICE_RDMA_USE, read by create().

@@ -90,6 +90,23 @@ TEST_CASE("Auto_connect.both_together_have_the_connect_timeout") {
     CHECK(std::stoi(text.substr(at + 16)) <= 1000); // what RDMA has left
 }
 
+TEST_CASE("Auto_connect.does_not_wait_long_for_a_peer_that_does_not_answer_over_rdma") {
+    auto_ends ends;
+    check_ok(ends.listen(false));
+    ends.world.hold("resolve_addr");
+    const auto body = [](auto_ends& e) -> task<std::string> {
+        const connection_options options{.connect_timeout = std::chrono::hours(1)};
+        auto [client, server] = co_await when_all(auto_ends::by_either(e.there(), options), e.listener->accept());
+        check_ok(server);
+        if (!client) co_return client.error().message();
+        co_return (*client)->choice();
+    };
+    const std::string choice = ends.run(body(ends));
+    INFO(choice);
+    CHECK(choice.starts_with("tcp: "));
+    CHECK(choice.find("not done within 2000 ms") != std::string::npos);
+}
+
 TEST_CASE("Auto_connect.ends_when_it_is_stopped_and_does_not_go_on_over_tcp") {
     auto_ends ends;
     check_ok(ends.listen(false));

@@ -1,6 +1,8 @@
 #include "tests/rdma/fake_names.hpp"
 #include "tests/rdma/set_up_fixture.hpp"
 
+#include <sluice/runtime.hpp>
+
 #include <sluice/blocking.hpp>
 #include <sluice/region.hpp>
 
@@ -286,6 +288,36 @@ TEST_CASE("Rdma_connect.a_peer_that_can_not_be_talked_to_is_not_looked_for_at_an
     CHECK(made.error() == errc::version_mismatch);
     CHECK(mentions(made.error(), "connect to rdma://two.test:7471: rdma://10.0.0.7:7471: "));
     CHECK(ends.world.calls("resolve_addr") == 1);
+}
+
+TEST_CASE("Rdma_connect.a_path_without_a_device_says_what_to_connect_to") {
+    two_ends ends;
+    ends.world.fail("resolve_route", 1, ENODEV); // as for 127.0.0.1, which the kernel resolves to any device
+    const auto made = ends.run(two_ends::connect(nowhere, {}));
+    REQUIRE_FALSE(made);
+    CHECK(made.error() == code_of(EHOSTUNREACH));
+    CHECK(mentions(made.error(), "use the address of a device's netdev, not that of the loopback"));
+}
+
+TEST_CASE("Rdma_connect.and_listen_are_refused_where_rdma_is_off") {
+    fake_verbs world;
+    world.add_device();
+    {
+        auto rt = runtime::create({.pool_bytes = 4 << 20, .rdma = mode::off, .pin = false}).value();
+        const auto connects = [](runtime& on) -> task<result<connection>> {
+            auto made = co_await on.connect("rdma://10.0.0.1:7471");
+            co_return made;
+        };
+        const auto listens = [](runtime& on) -> task<result<listener>> {
+            auto made = co_await on.listen("rdma://10.0.0.1:7471");
+            co_return made;
+        };
+        const auto made = rt.sync_wait(connects(rt));
+        check_error(made, condition::unsupported);
+        CHECK(mentions(made.error(), "rdma://10.0.0.1:7471: rdma is off (runtime_options.rdma)"));
+        check_error(rt.sync_wait(listens(rt)), condition::unsupported);
+    }
+    rdma::device::close_all();
 }
 
 TEST_CASE("Rdma_connect.unix_sockets_are_refused") {
