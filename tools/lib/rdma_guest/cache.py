@@ -35,6 +35,14 @@ class NoGuest(Exception):
     """No guest can be had here; says why."""
 
 
+class NoKernel(NoGuest):
+    """The distribution does not have the kernel; says which it has."""
+
+
+class NoFolder(NoGuest):
+    """The cache can't be written; names it and the remedy."""
+
+
 def note(text):
     print(f"rdma-guest: {text}", file=sys.stderr, flush=True)
 
@@ -89,6 +97,17 @@ def locked(path):
             signal.alarm(0)
             signal.signal(signal.SIGALRM, before)
         yield
+
+
+def make_writable(cache):
+    """The folder of the cache, made where it is missing. A full one is only read, so this is for those who fill it."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
+            pass
+    except OSError as failure:
+        raise NoFolder(f"--cache: kernels can't be kept in {cache} ({failure.strerror}); give a folder that can be made and "
+                       "written with --cache or SLUICE_CACHE") from None
 
 
 def distribution():
@@ -182,7 +201,7 @@ def find_kernel(apt, name):
     fitting = [v for v in versions if numbers(v)[:len(wanted)] == wanted and set(versions[v]) <= names]
     if not fitting:
         short = sorted({".".join(v.split(".")[:2]) for v in versions}, key=numbers)
-        raise NoGuest(f"this distribution has no kernel {name} in its packages; it has {', '.join(short)}")
+        raise NoKernel(f"this distribution has no kernel {name} in its packages; it has {', '.join(short)}")
     release = max(fitting, key=numbers)
     return release, [apt.record(package) for package in versions[release]]
 
@@ -306,13 +325,17 @@ def fill(cache, folder, name, refresh):
 
 
 def kernel(cache, name, refresh=False):
-    """The kernel `name`, from the cache or fetched into it. Raises NoGuest."""
-    if not re.fullmatch(r"\d+(\.\d+)*", name):
-        raise NoGuest(f'--kernel "{name}": give the beginning of a version, such as 6.12')
+    """The kernel `name`, the beginning of a version, from the cache or fetched into it. Raises NoGuest."""
+    assert re.fullmatch(r"[0-9.]+", name), f"{name} is to be a part of a path"
     folder = cache / f"kernel-{name}"
     manifest = None if refresh else load(folder)
     if not manifest:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_writable(cache)
         with locked(cache / "lock"):
-            manifest = (None if refresh else load(folder)) or fill(cache, folder, name, refresh)
+            folder.mkdir(exist_ok=True)
+            try:
+                manifest = (None if refresh else load(folder)) or fill(cache, folder, name, refresh)
+            finally:
+                with contextlib.suppress(OSError):   # only an empty one goes: nothing was to be had
+                    folder.rmdir()
     return Kernel(folder, manifest)

@@ -22,19 +22,21 @@ from .cache import HERE, note
 
 CONSOLE_LINES = 15
 # A kernel that patches its own code while another emulated processor runs it falls over now and then, always before any
-# program ran: it is booted again.
+# program ran: it is booted again. With KVM it boots once.
 BOOTS = 3
 UP_SECONDS = {"tcg": 90, "kvm": 20}
 HIDDEN = ("/tmp", "/run", "/dev/shm", "/var/run")   # the guest has its own
 
 
 class GuestFailed(Exception):
-    """The guest did not come up, broke down, or took too long. `ended` are the programs that ended before."""
+    """The guest did not come up, broke down, or took too long. `ended` are the programs that ended before; `refused` says
+    that QEMU itself did not start, as it won't the next time."""
 
     def __init__(self, message, console="", timed_out=False):
         super().__init__(message)
         self.console = console
         self.timed_out = timed_out
+        self.refused = False
         self.ended = {}
 
 
@@ -196,10 +198,7 @@ class Run:
             try:
                 self.follow([pair[0] for pair in pairs], outlets, seconds)
             except GuestFailed as failure:
-                cause, console = last_words(folder)
-                told = GuestFailed(f"{failure}{cause and ': ' + cause}", console, failure.timed_out)
-                told.ended = self.ended
-                raise told from None
+                raise self.told(failure, process, folder) from None
             finally:
                 process.kill()
                 process.wait()
@@ -212,6 +211,27 @@ class Run:
         return self.ended
 
 
+    def told(self, failure, process, folder):
+        """The failure with what the guest, or QEMU, said last."""
+        if not self.up and not failure.timed_out and gave_up(process):
+            words = (folder / "qemu").read_text(errors="replace").splitlines()
+            told = GuestFailed(f"QEMU did not start: {words[-1] if words else f'status {process.returncode}'}")
+            told.refused = True
+            return told
+        cause, console = last_words(folder)
+        told = GuestFailed(f"{failure}{cause and ': ' + cause}", console, failure.timed_out)
+        told.ended = self.ended
+        return told
+
+
+def gave_up(qemu):
+    """Whether QEMU ended by itself with an error; it ends with 0 when the guest's kernel gave up."""
+    try:
+        return qemu.wait(1) > 0   # its ports are closed a moment before it has ended
+    except subprocess.TimeoutExpired:
+        return False
+
+
 def last_words(folder):
     """(why the kernel gave up, if it says so, the last lines of the console)."""
     text = "".join((folder / name).read_text(errors="replace") if (folder / name).exists() else ""
@@ -221,13 +241,15 @@ def last_words(folder):
     return cause[0].strip() if cause else "", "\n".join(lines[-CONSOLE_LINES:])
 
 
-def has_kvm():
-    """Whether KVM is worth a try: some machines have the device and not the processor's support."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text()
-        return (" vmx " in flags or " svm " in flags) and os.access("/dev/kvm", os.R_OK | os.W_OK)
-    except OSError:
-        return False
+def why_no_kvm(device="/dev/kvm", processors="/proc/cpuinfo"):
+    """Why KVM is not worth a try, "" when it is: some machines have the device and not the processor's support."""
+    if not os.path.exists(device):
+        return f"{device} is missing: load kvm_intel or kvm_amd, or pass it into the container"
+    if not os.access(device, os.R_OK | os.W_OK):
+        return f"{device} may not be read and written by this user: join its group"
+    if not re.search(r"^flags\s*:.* (vmx|svm)( |$)", Path(processors).read_text(), re.MULTILINE):
+        return f"{device} is there, but this machine's processors can't virtualize: {processors} has neither vmx nor svm"
+    return ""
 
 
 def why_no_qemu():
@@ -244,13 +266,14 @@ def why_no_qemu():
 def run(kernel, programs, *, wanted="rxe siw", environment=None, seconds=1800, memory=2048, cpus=2, out=None,
         accelerator="auto", stdout, stderr, on_event=None):
     """Runs the programs in one boot; returns {number: status}. Raises GuestFailed."""
-    attempts = [accelerator] * BOOTS if accelerator != "auto" else ["kvm"] * has_kvm() + ["tcg"] * BOOTS
+    attempts = {"kvm": ["kvm"], "tcg": ["tcg"] * BOOTS, "auto": ["kvm"] * (not why_no_kvm()) + ["tcg"] * BOOTS}[accelerator]
     for number, name in enumerate(attempts, 1):
         attempt = Run(kernel, name, stdout, stderr, on_event)
         try:
             return attempt.boot(programs, wanted, environment or {}, seconds, memory, cpus, out)
         except GuestFailed as failure:
-            if attempt.up or failure.timed_out or number == len(attempts):
+            last = number == len(attempts) or (failure.refused and attempts[number] == name)
+            if attempt.up or failure.timed_out or last:
                 raise
             note(f"{failure}; booting it again")
     raise AssertionError("there is an attempt")
