@@ -1,5 +1,7 @@
 #include "rdma/limits.hpp"
 
+#include <sluice/contract.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -45,16 +47,22 @@ std::uint64_t from_status(std::string_view name, int base) {
     return 0;
 }
 
-std::string memlock(std::size_t bytes) {
+bool may_lock_any_memory() {
     constexpr unsigned cap_ipc_lock = 14; // [capabilities(7)]
+    return (from_status("CapEff:", 16) >> cap_ipc_lock & 1) != 0;
+}
+
+std::uint64_t locked_bytes() { return 1024 * from_status("VmPin:", 10); }
+
+std::string memlock(std::size_t bytes) {
     std::string needs = bytes == 0 ? "" : std::to_string(bytes) + " bytes are needed; ";
     rlimit limit{};
     const bool known = getrlimit(RLIMIT_MEMLOCK, &limit) == 0;
-    if ((from_status("CapEff:", 16) >> cap_ipc_lock & 1) != 0 || (known && limit.rlim_cur == RLIM_INFINITY))
+    if (may_lock_any_memory() || (known && limit.rlim_cur == RLIM_INFINITY))
         return needs + "this process may lock any amount, so the machine or the device is out of memory";
     return needs + "the memlock limit is " +
            (known ? std::to_string(limit.rlim_cur) + " bytes" : std::string("unknown")) + ", of which " +
-           std::to_string(1024 * from_status("VmPin:", 10)) +
+           std::to_string(locked_bytes()) +
            " are in use; raise it with ulimit -l (shell), LimitMEMLOCK= (systemd) or --ulimit memlock= (containers)";
 }
 
@@ -71,6 +79,14 @@ error verbs_error(int reason, const std::string& what, std::size_t bytes) {
     }
     if (reason != ENOMEM && reason != EAGAIN && reason != EPERM) return error::from_errno(reason, text);
     return {make_error_code(errc::out_of_resources), text + ": " + std::strerror(reason)};
+}
+
+std::string memlock_shortage(std::size_t bytes) {
+    SLUICE_EXPECTS(bytes > 0, "rdma: whether no memory may be locked");
+    rlimit limit{};
+    if (may_lock_any_memory() || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+    const std::uint64_t locked = locked_bytes();
+    return locked <= limit.rlim_cur && bytes <= limit.rlim_cur - locked ? std::string() : memlock(bytes);
 }
 
 } // namespace sluice::rdma

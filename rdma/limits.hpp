@@ -13,4 +13,8 @@ namespace sluice::rdma {
 /// memory [ibv_reg_mr(3), mlock(2)].
 error verbs_error(int reason, const std::string& what, std::size_t bytes = 0);
 
+/// Why this process can't lock `bytes` more, with the need, the memlock limit and the remedy; empty when it can
+/// [getrlimit(2), capabilities(7)].
+std::string memlock_shortage(std::size_t bytes);
+
 } // namespace sluice::rdma

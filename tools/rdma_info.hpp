@@ -14,7 +14,11 @@ namespace sluice::tools {
 /// device_selector::parse.
 result<nlohmann::ordered_json> rdma_devices(const std::string& selection);
 
-/// The same of one device as lines for people: name and value.
+/// Why connections over RDMA fail here though there are devices: the memlock limit, where it is below the pool of a runtime
+/// with default options, which each device locks; with need and remedy. Empty: nothing is known against them.
+std::string why_connections_fail();
+
+/// What rdma_devices() says of one device as lines for people: name and value.
 std::vector<std::pair<std::string, std::string>> lines_of(const nlohmann::ordered_json& device);
 
 } // namespace sluice::tools

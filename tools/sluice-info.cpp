@@ -75,7 +75,7 @@ void machine_facts(std::vector<fact>& facts) {
                      may_lock_any_memory() ? "does not apply: this process has CAP_IPC_LOCK"
                                            : "registered memory counts against it; raise with ulimit -l or LimitMEMLOCK="});
     getrlimit(RLIMIT_NOFILE, &limit);
-    facts.push_back({"limits", "open_files", limit_value(limit.rlim_cur), "each connection takes one per lane"});
+    facts.push_back({"limits", "open_files", limit_value(limit.rlim_cur), "a connection over TCP takes one per lane; over RDMA none of its own"});
 
     for (const auto& entry : std::filesystem::directory_iterator(
              "/sys/kernel/mm/hugepages", std::filesystem::directory_options::skip_permission_denied)) {
@@ -120,7 +120,8 @@ json rdma_facts(std::vector<fact>& facts, [[maybe_unused]] const std::string& se
     facts.push_back({"rdma", "provider", "built", ""});
     if (!selection.empty()) facts.push_back({"rdma", "chosen", selection, "--rdma-devices, or SLUICE_RDMA_USE"});
     const auto available = sluice::rdma::rdma_available(selection);
-    facts.push_back({"rdma", "usable", available ? "yes" : "no", available ? "" : available.error().message()});
+    facts.push_back({"rdma", "usable", available ? "yes" : "no",
+                     available ? sluice::tools::why_connections_fail() : available.error().message()});
     facts.push_back({"rdma", "devices", found, ""});
     if (devices.empty()) return json::array();
     auto all = sluice::tools::rdma_devices(selection);

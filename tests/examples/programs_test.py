@@ -1,5 +1,6 @@
 """The small example programs run and do what they say: PROGRAMS_TEST FOLDER_OF_PROGRAMS."""
 
+import json
 import os
 import signal
 import subprocess
@@ -73,7 +74,10 @@ class Programs(unittest.TestCase):
         info = folder.parent / "tools" / "sluice-info"
         if not info.exists():
             self.skipTest("sluice-info was not built")
-        self.assertEqual(subprocess.run([info, "--json"], stdout=subprocess.DEVNULL, timeout=PATIENCE_S).returncode, 0)
+        done = subprocess.run([info, "--json"], stdout=subprocess.PIPE, timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(json.loads(done.stdout)["limits"]["open_files"]["note"],
+                         "a connection over TCP takes one per lane; over RDMA none of its own")
         for option in ["--json", "--version"]:
             with open("/dev/full", "w") as full:
                 done = subprocess.run([info, option], stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
