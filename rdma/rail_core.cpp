@@ -4,7 +4,6 @@
 
 #include "runtime/joined_call.hpp"
 #include "runtime/log.hpp"
-#include "runtime/multishot_poll.hpp"
 
 #include <sluice/operation.hpp>
 
@@ -133,17 +132,13 @@ rail_core::~rail_core() {
 }
 
 net::background rail_core::watch_channel(rail_core& self) {
-    detail::multishot_poll events(self.channel_->fd, POLLIN, &rail_core::on_channel_ready, &self);
-    const std::int32_t why = co_await events;
-    if (why < 0 && why != -ECANCELED) self.break_all("waiting for the completion channel", -why);
-}
-
-bool rail_core::on_channel_ready(void* self, std::uint32_t events) noexcept {
-    auto& rail = *static_cast<rail_core*>(self);
-    // Without POLLIN the device is gone [poll(2)].
-    if ((events & POLLIN) != 0 && rail.drain_channel()) return true;
-    rail.break_all("the completion channel", EIO);
-    return false;
+    for (;;) {
+        const auto ready = co_await readiness(self.channel_->fd, POLLIN);
+        if (!ready) co_return;
+        // Without POLLIN the device is gone [poll(2)].
+        if ((*ready & POLLIN) == 0 || !self.drain_channel()) break;
+    }
+    self.break_all("the completion channel", EIO);
 }
 
 net::background rail_core::watch_device(rail_core& self) {

@@ -111,7 +111,6 @@ private:
     static net::background watch_gids(rail_core& self);
     void read_gids_of(std::uint8_t port);
     void tell_who_lost_its_gid(std::uint8_t port);
-    static bool on_channel_ready(void* self, std::uint32_t events) noexcept;
     bool drain_channel() noexcept;
 
     // completions: rail_completions.cpp
