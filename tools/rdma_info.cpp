@@ -99,19 +99,19 @@ result<json> rdma_devices(const std::string& selection) {
     for (const rdma::listed_device& each : *found) {
         json one{{"name", each.name}, {"type", each.quirks.kind}, {"limits", limits_of(each)}};
         one["ports"] = json::array();
-        for (const rdma::listed_port& port : each.ports) one["ports"].push_back(port_of(port, each.quirks.iwarp, selector));
+        for (const rdma::listed_port& port : each.ports)
+            one["ports"].push_back(port_of(port, each.quirks.iwarp, selector));
         all.push_back(std::move(one));
     }
     return all;
 }
 
 std::string why_connections_fail() {
-    const std::size_t pool = runtime_options{}.pool_bytes;
-    const std::string shortage = rdma::memlock_shortage(pool);
-    return shortage.empty() ? shortage
-                            : "but connections fail: each device that they use locks the pool of the runtime, " +
-                                  std::to_string(pool) + " bytes by default, and some more; " + shortage +
-                                  ", or make runtime_options.pool_bytes smaller";
+    const std::string shortage = rdma::memlock_shortage(runtime_options{}.pool_bytes);
+    if (shortage.empty()) return {};
+    return "but connections fail: each device that they use locks the runtime's pool and some more; for the default one "
+           "alone " +
+           shortage + ", or make runtime_options.pool_bytes smaller";
 }
 
 std::vector<std::pair<std::string, std::string>> lines_of(const json& device) {
@@ -126,8 +126,8 @@ std::vector<std::pair<std::string, std::string>> lines_of(const json& device) {
                        text(l["completion_queues"]) + " of " + text(l["completion_queue_entries"]) +
                            " entries; shared receive queues of " + text(l["shared_receive_queue_entries"]));
     const json& largest = l["memory_region_bytes"];
-    lines.emplace_back("memory regions", text(l["memory_regions"]) +
-                                             (largest.is_string() ? " of any size" : " of " + text(largest) + " bytes"));
+    const std::string size = largest.is_string() ? "any size" : text(largest) + " bytes";
+    lines.emplace_back("memory regions", text(l["memory_regions"]) + " of " + size);
     for (const json& port : device["ports"]) {
         const std::string name = "port " + text(port["number"]);
         const bool has_mtu = !port["mtu_bytes"].is_null();

@@ -75,7 +75,8 @@ void machine_facts(std::vector<fact>& facts) {
                      may_lock_any_memory() ? "does not apply: this process has CAP_IPC_LOCK"
                                            : "registered memory counts against it; raise with ulimit -l or LimitMEMLOCK="});
     getrlimit(RLIMIT_NOFILE, &limit);
-    facts.push_back({"limits", "open_files", limit_value(limit.rlim_cur), "a connection over TCP takes one per lane; over RDMA none of its own"});
+    facts.push_back({"limits", "open_files", limit_value(limit.rlim_cur),
+                     "a connection over TCP takes one per lane; over RDMA none of its own"});
 
     for (const auto& entry : std::filesystem::directory_iterator(
              "/sys/kernel/mm/hugepages", std::filesystem::directory_options::skip_permission_denied)) {
