@@ -190,7 +190,7 @@ void rdma_connection::on_pulse(detail::timer_node& node) noexcept {
     if (self.state_ >= state::ending) return;
     const bool heard = std::exchange(self.sign_of_life_, false);
     for (auto& each : self.lanes_) {
-        if (each->silent_pulses(heard) >= pulses_per_timeout) {
+        if (each->silent_pulses(heard) >= pulses_per_timeout && !self.close_timer_.linked) { // else that one decides
             self.fail(error(errc::peer_lost, "the peer " + self.terms_.peer_address + " gave no sign for " +
                                                  milliseconds(self.options().peer_timeout) +
                                                  " (connection_options.peer_timeout)"));
