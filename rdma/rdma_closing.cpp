@@ -159,6 +159,11 @@ void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
             peer_is_gone();
             break;
         }
+        // A device that is taken away loses the memory first, at which the peer still aims.
+        if (auto own = device_trouble()) {
+            fail(std::move(*own));
+            break;
+        }
         ++refused_;
         fail(error(errc::closed, "the peer " + terms_.peer_address +
                                      " aimed at memory that is not shared with it, or no more; the device ended the "

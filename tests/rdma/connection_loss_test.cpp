@@ -12,7 +12,7 @@ using namespace sluice::testing;
 namespace {
 
 /// What befalls the connecting end last.
-enum class last { disconnected, work_failed };
+enum class last { disconnected, work_failed, access_error };
 
 /// How a connection ends that this befalls after `before`.
 error why_it_ended(two_ends& ends, const std::function<void()>& before, last what = last::disconnected) {
@@ -25,6 +25,7 @@ error why_it_ended(two_ends& ends, const std::function<void()>& before, last wha
         CHECK(posted);
         happens();
         if (then == last::work_failed) e.world.complete(qp, 1, IBV_WC_GENERAL_ERR, EIO);
+        else if (then == last::access_error) e.world.async_event(qp, IBV_EVENT_QP_ACCESS_ERR);
         else e.world.cm_event(e.world.connects().back().id, RDMA_CM_EVENT_DISCONNECTED);
         const auto ended = co_await (*client)->closed();
         REQUIRE_FALSE(ended);
@@ -61,6 +62,13 @@ TEST_CASE("Connection_loss.by_a_device_that_does_not_answer_names_the_device") {
 TEST_CASE("Connection_loss.by_work_that_fails_while_the_device_does_not_answer_is_not_the_peers_fault") {
     two_ends ends;
     const error why = why_it_ended(ends, [&] { ends.world.fail("query_port", 1, EIO); }, last::work_failed);
+    CHECK(why == errc::closed);
+    CHECK(mentions(why, "the RDMA device fake0 failed or was removed"));
+}
+
+TEST_CASE("Connection_loss.by_an_access_error_while_the_device_does_not_answer_is_not_the_peers_fault") {
+    two_ends ends;
+    const error why = why_it_ended(ends, [&] { ends.world.fail("query_port", 1, EIO); }, last::access_error);
     CHECK(why == errc::closed);
     CHECK(mentions(why, "the RDMA device fake0 failed or was removed"));
 }
