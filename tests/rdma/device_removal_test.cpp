@@ -115,13 +115,18 @@ void lose(const ends& with, const child_process::channel& test) {
     must_have_nothing();
 }
 
-void go_on(const ends& with) {
+void go_on(const ends& with, const child_process::channel& test) {
     {
         auto listening = our_end::listening(
             address_of_device(with.server), [](runtime&, connection& c) { return hears(c); }, {}, with.server);
         auto connecting = our_end::connecting(
             listening->address(), [](runtime&, connection& c) { return says(c); }, {}, with.client);
-        connecting->join();
+        try {
+            connecting->join();
+        } catch (const std::exception& e) { // the other end may wait for ever
+            test.say(std::string("failed: ") + e.what());
+            throw;
+        }
         listening->join();
     }
     must_have_nothing();
@@ -130,7 +135,7 @@ void go_on(const ends& with) {
 void in_the_child(const ends& removed, const ends& others, const child_process::channel& test) {
     try {
         lose(removed, test);
-        go_on(others);
+        go_on(others, test);
         test.say("went on");
     } catch (const std::exception& e) {
         test.say(std::string("failed: ") + e.what());
