@@ -39,7 +39,8 @@ struct open_devices {
     std::condition_variable decided;
     std::vector<device*> all;
     std::vector<device*> gone;                 // may still be used
-    std::vector<const ibv_context*> in_making; // somebody opens them, or looks whether they are alive
+    std::vector<const ibv_context*> in_making; // a thread opens them, or looks whether they are alive, just now
+    std::vector<const ibv_context*> asked_for; // by a task, whose call may wait for a helper thread still
     std::vector<waiting_task*> tasks;
 
     static open_devices& instance() noexcept {
@@ -53,14 +54,18 @@ struct open_devices {
     void put_aside(device& one) {
         if (std::erase(all, &one) != 0) gone.push_back(&one);
     }
-    bool try_claim(const ibv_context* context) {
-        if (std::ranges::count(in_making, context) != 0) return false;
-        in_making.push_back(context);
+    static bool enter(std::vector<const ibv_context*>& list, const ibv_context* context) {
+        if (std::ranges::count(list, context) != 0) return false;
+        list.push_back(context);
         return true;
     }
-    void give_back(const ibv_context* context) {
+    void made(const ibv_context* context) {
         std::erase(in_making, context);
         decided.notify_all();
+    }
+    void answered(const ibv_context* context) {
+        const std::lock_guard lock(mutex);
+        std::erase(asked_for, context);
         std::erase_if(tasks, [&](waiting_task* each) {
             if (each->context != context) return false;
             each->home.post(*each);
@@ -129,11 +134,28 @@ device::~device() = default;
 result<device*> device::of(ibv_context* context) {
     SLUICE_EXPECTS(context != nullptr, "rdma device: an id that is bound to no device");
     open_devices& open = open_devices::instance();
-    {
-        std::unique_lock lock(open.mutex);
-        open.decided.wait(lock, [&] { return open.try_claim(context); });
+    std::unique_lock lock(open.mutex);
+    // For a thread that is at work, never for a call that is still to come: that may need this thread.
+    open.decided.wait(lock, [&] { return open_devices::enter(open.in_making, context); });
+    if (device* const there = open.find(context)) {
+        lock.unlock();
+        there->drain_events(); // where no rail watches them, nobody has heard yet that it is gone
+        lock.lock();
+        if (there->is_alive()) {
+            open.made(context);
+            return there;
+        }
+        open.put_aside(*there);
     }
-    return find_or_open(context);
+    lock.unlock();
+    auto made = std::make_unique<impl>(context);
+    auto done = made->open();
+    if (!done) made.reset(); // what was registered goes again
+    lock.lock();
+    open.made(context);
+    if (!done) return std::move(done).error();
+    open.all.push_back(new device(std::move(made)));
+    return open.all.back();
 }
 
 task<result<device*>> device::open(ibv_context* context) {
@@ -144,7 +166,7 @@ task<result<device*>> device::open(ibv_context* context) {
         waiting_task me(context, home);
         {
             const std::lock_guard lock(open.mutex);
-            if (open.try_claim(context)) break;
+            if (open_devices::enter(open.asked_for, context)) break;
             open.tasks.push_back(&me);
         }
         auto waited = co_await me.through.wait();
@@ -157,32 +179,11 @@ task<result<device*>> device::open(ibv_context* context) {
         if (posted && !me.through.is_set()) home.forget(me);
         co_return std::move(waited).error();
     }
-    co_return co_await run_blocking([context] { return find_or_open(context); });
-}
-
-/// With the claim on this context, which it gives back.
-result<device*> device::find_or_open(ibv_context* context) {
-    open_devices& open = open_devices::instance();
-    std::unique_lock lock(open.mutex);
-    if (device* const there = open.find(context)) {
-        lock.unlock();
-        there->drain_events(); // where no rail watches them, nobody has heard yet that it is gone
-        lock.lock();
-        if (there->is_alive()) {
-            open.give_back(context);
-            return there;
-        }
-        open.put_aside(*there);
-    }
-    lock.unlock();
-    auto made = std::make_unique<impl>(context);
-    auto done = made->open();
-    if (!done) made.reset(); // what was registered goes again
-    lock.lock();
-    open.give_back(context);
-    if (!done) return std::move(done).error();
-    open.all.push_back(new device(std::move(made)));
-    return open.all.back();
+    co_return co_await run_blocking([context, &open] {
+        auto found = of(context);
+        open.answered(context);
+        return found;
+    });
 }
 
 device* device::known(const ibv_context* context) noexcept {

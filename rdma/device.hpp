@@ -101,7 +101,6 @@ private:
     struct impl;
     explicit device(std::unique_ptr<impl> made) noexcept;
     ~device();
-    static result<device*> find_or_open(ibv_context* context);
     std::unique_ptr<impl> impl_;
 };
 

@@ -12,6 +12,7 @@
 #include <catch2/generators/catch_generators.hpp>
 
 #include <cerrno>
+#include <latch>
 #include <tuple>
 #include <system_error>
 
@@ -422,6 +423,33 @@ TEST_CASE("Rdma_connect.waits_for_a_device_that_is_opened_without_a_helper_threa
         CHECK(ran);
         CHECK(e.world.waiting_calls() == 1);
         e.world.release_calls();
+        static_cast<void>(co_await all.join());
+    };
+    ends.run(body(ends));
+    CHECK(ends.world.calls("alloc_pd") == 1);
+}
+
+TEST_CASE("Rdma_connect.opens_a_device_though_all_helper_threads_wait_for_the_same") {
+    two_ends ends;
+    const auto body = [](two_ends& e) -> task<void> {
+        std::latch names{1};
+        scope all;
+        const auto slow = [](std::latch& until) -> task<void> { co_await run_blocking([&until] { until.wait(); }); };
+        const auto listener = [](ibv_context* card) -> task<void> {
+            const auto opened = co_await run_blocking([card] { return rdma::device::of(card); });
+            check_ok(opened);
+        };
+        const auto connecting = [](ibv_context* card) -> task<void> {
+            const auto opened = co_await rdma::device::open(card);
+            check_ok(opened);
+        };
+        for (int i = 0; i < 4; ++i) all.spawn(slow(names)); // as many as there are threads
+        co_await yields(100);
+        for (int i = 0; i < 4; ++i) all.spawn(listener(e.card));
+        co_await yields(100);
+        for (int i = 0; i < 2; ++i) all.spawn(connecting(e.card)); // behind those
+        co_await yields(100);
+        names.count_down();
         static_cast<void>(co_await all.join());
     };
     ends.run(body(ends));
