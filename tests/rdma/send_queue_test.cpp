@@ -122,6 +122,11 @@ TEST_CASE("Send_queue.completions_late_and_in_any_order_between_queue_pairs_and_
         std::vector<std::unique_ptr<test_pair>> pairs;
         for (int i = 0; i < 4; ++i)
             pairs.push_back(std::make_unique<test_pair>(world, on, queue_pair_options{.send_depth = 9}));
+        // Over iWARP one that keeps work back for 10 ms is given up; on a busy machine that is before the test ends.
+        const auto lives = [&world](const test_pair& pair) {
+            const auto all = world.fake.queue_pairs();
+            return std::ranges::find(all, pair.raw) != all.end();
+        };
         world.fake.flushes_at_once(round % 2 == 0);
         if (round % 4 == 3) world.fake.fail("post_send", 1 + some(20), ENOMEM);
         std::vector<std::uintptr_t> next(4, 1);
@@ -133,6 +138,7 @@ TEST_CASE("Send_queue.completions_late_and_in_any_order_between_queue_pairs_and_
             if (some(2) == 0) world.turn();
             const std::size_t ended = some(3);
             test_pair& b = *pairs[ended];
+            if (!lives(b)) continue;
             const std::size_t ends = some(world.fake.waiting(b.raw).size());
             if (ended != broken) world.fake.complete(b.raw, ends); // what fails is followed by flushes only
             if (step == 50 && round % 3 == 1 && !world.fake.waiting(b.raw).empty()) {
@@ -145,7 +151,7 @@ TEST_CASE("Send_queue.completions_late_and_in_any_order_between_queue_pairs_and_
             test_pair& a = *pairs[i];
             a.qp->fail();
             world.turn();
-            world.fake.flush(a.raw);
+            if (lives(a)) world.fake.flush(a.raw);
             while (!a.qp->drained()) world.turn();
             REQUIRE(a.user.done.size() == next[i] - 1);
             for (std::size_t n = 0; n < a.user.done.size(); ++n) REQUIRE(a.user.done[n].owner == n + 1);
