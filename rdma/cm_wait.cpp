@@ -112,6 +112,7 @@ task<result<cm_event>> cm_wait::expect(rdma_cm_event_type wanted) {
         auto e = co_await next();
         if (!e) co_return std::move(e).error();
         found_stale_ = is_stale(*e);
+        found_unresolved_ = e->type == RDMA_CM_EVENT_ADDR_ERROR && e->status == -ETIMEDOUT;
         if (auto why = failure_of(*e)) co_return std::move(*why);
         if (e->type == wanted) co_return std::move(*e);
     }

@@ -32,8 +32,11 @@ public:
     task<result<cm_event>> expect(rdma_cm_event_type wanted);
     /// Errors: failure_of() what has come and was not asked for.
     result<void> check() const;
-    /// What expect() found last was is_stale().
+    ///@{
+    /// What expect() found last was is_stale(); an address that was not resolved in the time given.
     bool found_stale() const noexcept { return found_stale_; }
+    bool found_unresolved() const noexcept { return found_unresolved_; }
+    ///@}
 
     void on_cm_event(cm_id& id, cm_event e) noexcept override;
 
@@ -41,6 +44,7 @@ private:
     std::deque<cm_event> events_;
     event arrived_;
     bool found_stale_ = false;
+    bool found_unresolved_ = false;
 };
 
 } // namespace sluice::rdma

@@ -41,17 +41,34 @@ error no_route(int cause) {
                                                "); use the address of a device's netdev, not that of the loopback");
 }
 
+// The kernel looks for a neighbour's address when it is asked, when one of its entries changes, and when the time given is
+// over. A change that comes just as it begins to wait it misses, and would sit out all the time though the answer is
+// there [drivers/infiniband/core/addr.c: queue_req(), netevent_callback()]. So it gets a little time, and again.
+constexpr std::chrono::milliseconds first_round{10};
+constexpr std::chrono::milliseconds longest_round{1000};
+
+task<result<void>> resolve_address(const route& r, const net::endpoint& to, route_limits within,
+                                   const sockaddr_storage* source) {
+    for (auto round = first_round;; round = std::min(2 * round, longest_round)) {
+        // The kernel takes copies of both.
+        sockaddr_storage there = to.storage;
+        sockaddr_storage here{};
+        if (source != nullptr) here = *source;
+        const auto end = std::min(within.until, clock::now() + round);
+        const int failed =
+            api().resolve_addr(r.id->get(), source == nullptr ? nullptr : reinterpret_cast<sockaddr*>(&here),
+                               reinterpret_cast<sockaddr*>(&there), milliseconds_until(end));
+        if (failed != 0) co_return no_device_leads_there(errno);
+        auto resolved = co_await r.events->expect(RDMA_CM_EVENT_ADDR_RESOLVED);
+        if (resolved) co_return result<void>();
+        if (!r.events->found_unresolved() || clock::now() >= within.until) co_return std::move(resolved).error();
+    }
+}
+
 task<result<void>> resolve(const route& r, const net::endpoint& to, route_limits within,
                            const sockaddr_storage* source) {
     rdma_cm_id* const id = r.id->get();
-    // The kernel takes copies of both.
-    sockaddr_storage there = to.storage;
-    sockaddr_storage here{};
-    if (source != nullptr) here = *source;
-    const int failed = api().resolve_addr(id, source == nullptr ? nullptr : reinterpret_cast<sockaddr*>(&here),
-                                          reinterpret_cast<sockaddr*>(&there), milliseconds_until(within.until));
-    if (failed != 0) co_return no_device_leads_there(errno);
-    auto resolved = co_await r.events->expect(RDMA_CM_EVENT_ADDR_RESOLVED);
+    auto resolved = co_await resolve_address(r, to, within, source);
     if (!resolved) co_return std::move(resolved).error();
     if (api().resolve_route(id, milliseconds_until(within.until)) != 0)
         co_return no_route(errno);

@@ -236,6 +236,22 @@ TEST_CASE("Rdma_connect.says_so_when_no_device_leads_there") {
     CHECK(at_once.error() == code_of(EHOSTUNREACH));
 }
 
+TEST_CASE("Rdma_connect.asks_again_for_an_address_that_the_kernel_could_not_resolve_in_a_while") {
+    two_ends ends;
+    check_ok(ends.listen());
+    ends.world.hold("resolve_addr");
+    const auto time_out_twice = [](two_ends& e) -> task<void> {
+        for (const std::uint64_t round : {1U, 2U}) {
+            const bool asked = co_await until([&] { return e.world.calls("resolve_addr") == round; });
+            REQUIRE(asked);
+            if (round == 2) e.world.release("resolve_addr");
+            e.world.cm_event(e.world.ids().back(), RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT);
+        }
+    };
+    check_ok(connect_while(ends, ends.there(), {.connect_timeout = 1min}, time_out_twice));
+    CHECK(ends.world.resolve_times() == std::vector{10, 20, 40});
+}
+
 TEST_CASE("Rdma_connect.an_address_of_a_name_that_leads_nowhere_is_passed_over") {
     const fake_name name("three.test", {"10.0.0.7", "10.0.0.8", "10.0.0.1"});
     two_ends ends;
@@ -370,6 +386,7 @@ TEST_CASE("Rdma_connect.is_over_in_time_at_every_step") {
         INFO(step);
         CHECK(made.error() == errc::deadline_exceeded);
         CHECK(mentions(made.error(), "connect to rdma://10.0.0.9:7471: not done within 20 ms"));
+        for (const int milliseconds : ends.world.resolve_times()) CHECK(milliseconds <= 20);
         CHECK(ends.qps() == 0);
         CHECK(ends.ids() == 0);
     }

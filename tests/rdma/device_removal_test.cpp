@@ -1,79 +1,31 @@
 // A device is deleted under its connections. In a process of its own: Linux 6.12 deletes a soft device only when the last
 // program has closed it, and librdmacm keeps it open.
-#include "tests/conformance/buffer.hpp"
 #include "tests/conformance/process.hpp"
 #include "tests/conformance/verify.hpp"
+#include "tests/rdma/busy_end.hpp"
 #include "tests/rdma/meeting.hpp"
 #include "tests/rdma/network.hpp"
-
-#include <sluice/scope.hpp>
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/interfaces/catch_interfaces_capture.hpp>
 #include <chrono>
 #include <cstdio>
-#include <latch>
-#include <optional>
-#include <thread>
 
 namespace sluice::rdma::testing {
 
 namespace {
 
-using conformance::buffer;
 using conformance::child_process;
 using conformance::must;
-using conformance::must_fail;
 using clock = std::chrono::steady_clock;
 
-constexpr std::size_t part_bytes = 64 << 10;
-constexpr int writes_before = 20; // of each end, so that all is in motion
-
-struct removal {
-    std::latch busy{2};
-    std::array<clock::time_point, 2> over{};
+struct removal : interruption {
     std::array<std::string, 2> why{};
 };
 
-task<void> writes_until_it_ends(connection& c, remote_view there, region_view from, std::latch& busy,
-                                std::optional<error>& why) {
-    for (int done = 0; !why; ++done) {
-        const auto written = co_await c.write(there, from);
-        if (!written) why = written.error();
-        if (done == writes_before) busy.count_down();
-    }
-}
-
-task<void> receives_until_it_ends(connection& c, region_view into, std::optional<error>& why) {
-    const auto got = co_await c.receive(into);
-    if (!got) why = got.error();
-}
-
-/// Busy with writes and a receive while memory is shared, until the connection ends.
 task<void> loses_its_device(connection& c, removal& r, std::size_t self) {
-    buffer mine(part_bytes);
-    buffer from(part_bytes);
-    buffer message(64);
-    auto shared = must(co_await c.share(mine, access::remote_write));
-    must(co_await c.send(shared.description()));
-    const remote_region there = must(co_await c.receive<remote_region>());
-    std::optional<error> no_write;
-    std::optional<error> no_receive;
-    scope work;
-    work.spawn(writes_until_it_ends(c, there, from, r.busy, no_write));
-    work.spawn(receives_until_it_ends(c, message, no_receive));
-    const auto ended = co_await c.closed();
-    r.over[self] = clock::now();
-    must(co_await work.join());
-    const error cause = must_fail(ended, condition::closed);
-    r.why[self] = cause.message();
-    VERIFY(no_write && no_receive);
-    VERIFY_EQUAL(no_write->message(), cause.message());
-    VERIFY_EQUAL(no_receive->message(), cause.message());
-    VERIFY(!c.is_open());
-    must_fail(co_await c.send(std::uint32_t{1}), condition::closed);
-    must_fail(co_await c.close(), condition::closed);
+    r.why[self] = (co_await is_busy_until_cut_off(c, r, self)).message();
 }
 
 task<void> says(connection& c) {
@@ -103,7 +55,7 @@ void lose(const ends& with, const child_process::channel& test) {
             with.server);
         auto connecting = our_end::connecting(
             listening->address(), [&](runtime&, connection& c) { return loses_its_device(c, r, 1); }, {}, with.client);
-        while (!r.busy.try_wait() && !connecting->is_over() && !listening->is_over()) std::this_thread::yield();
+        wait_until_busy(r, *listening, *connecting);
         test.say("busy");
         connecting->join();
         listening->join();
@@ -115,18 +67,13 @@ void lose(const ends& with, const child_process::channel& test) {
     must_have_nothing();
 }
 
-void go_on(const ends& with, const child_process::channel& test) {
+void go_on(const ends& with) {
     {
         auto listening = our_end::listening(
             address_of_device(with.server), [](runtime&, connection& c) { return hears(c); }, {}, with.server);
         auto connecting = our_end::connecting(
             listening->address(), [](runtime&, connection& c) { return says(c); }, {}, with.client);
-        try {
-            connecting->join();
-        } catch (const std::exception& e) { // the other end may wait for ever
-            test.say(std::string("failed: ") + e.what());
-            throw;
-        }
+        connecting->join();
         listening->join();
     }
     must_have_nothing();
@@ -135,7 +82,7 @@ void go_on(const ends& with, const child_process::channel& test) {
 void in_the_child(const ends& removed, const ends& others, const child_process::channel& test) {
     try {
         lose(removed, test);
-        go_on(others, test);
+        go_on(others);
         test.say("went on");
     } catch (const std::exception& e) {
         test.say(std::string("failed: ") + e.what());

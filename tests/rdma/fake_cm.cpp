@@ -201,9 +201,10 @@ int bind_addr(rdma_cm_id* id, sockaddr* address) {
     return 0;
 }
 
-int resolve_addr(rdma_cm_id* id, sockaddr* source, sockaddr* destination, int) {
+int resolve_addr(rdma_cm_id* id, sockaddr* source, sockaddr* destination, int milliseconds) {
     fake_world& w = the_world();
     const std::lock_guard lock(w.mutex);
+    w.resolve_times.push_back(milliseconds);
     if (const int error = w.enter("resolve_addr")) return failed_with(error);
     fake_id& mine = w.of(w.ids, id);
     std::memcpy(&mine.route.addr.dst_storage, destination, length_of(*destination));
@@ -532,6 +533,10 @@ void fake_verbs::connect_request(rdma_cm_id* listener, std::span<const std::byte
     with.initiator_depth = initiator_depth;
     world_->event(request, RDMA_CM_EVENT_CONNECT_REQUEST, 0, private_data, padding(*world_, request_bytes), with,
                   &home);
+}
+std::vector<int> fake_verbs::resolve_times() const {
+    const std::lock_guard lock(world_->mutex);
+    return world_->resolve_times;
 }
 std::vector<fake_verbs::connected> fake_verbs::connects() const {
     const std::lock_guard lock(world_->mutex);

@@ -193,6 +193,7 @@ public:
     std::vector<connected> connects() const;
     std::vector<connected> accepts() const;
     std::vector<connected> rejects() const;
+    std::vector<int> resolve_times() const; ///< of each resolve_addr, in milliseconds
     std::vector<rdma_cm_id*> ids() const; ///< that live, in the order made
     std::vector<rdma_cm_id*> listening() const;
     ///@}

@@ -170,6 +170,7 @@ struct fake_world {
     };
     std::vector<from> routes_from;
     std::vector<fake_verbs::connected> connects, accepts, rejects;
+    std::vector<int> resolve_times;
 
     /// The error that this call is to fail with, or 0. Counts it.
     int enter(std::string_view call);

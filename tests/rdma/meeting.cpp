@@ -3,9 +3,13 @@
 #include "tests/conformance/verify.hpp"
 #include "tests/rdma/network.hpp"
 
+#include <sluice/timeout.hpp>
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/interfaces/catch_interfaces_capture.hpp>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -46,7 +50,8 @@ void our_end::start(std::function<task<void>(our_end&)> body) {
     done_ = std::async(std::launch::async, [this, body = std::move(body)] {
         try {
             runtime_.sync_wait(body(*this));
-        } catch (...) {
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "an end failed: %s\n", e.what());
             try {
                 where_.set_exception(std::current_exception());
             } catch (const std::future_error&) { // it listened already
@@ -63,7 +68,7 @@ task<void> take_one(runtime& rt, std::string on, our_part body, connection_optio
     if (!host.empty()) enter_host_of(host);
     auto listener = must(co_await rt.listen(on, {.connection = options}));
     where.set_value(listener.address().to_string());
-    connection c = must(co_await listener.accept());
+    connection c = must(co_await timeout(std::chrono::seconds(30), listener.accept()));
     listener.close();
     co_await body(rt, c);
 }

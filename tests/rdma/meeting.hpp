@@ -25,10 +25,11 @@ std::string device_address();
 /// exceptions, see tests/conformance/verify.hpp.
 using our_part = std::function<task<void>(runtime&, connection&)>;
 
-/// Our end, and its runtime. Its thread ends by itself once the bare end has gone, so let that go first.
+/// Our end, and its runtime. Its thread ends by itself once the other end has gone, so let that go first. It prints at once
+/// what it throws: the other end may hang for it.
 class our_end {
 public:
-    /// Listens at `address`; connects to it. With a device of another host, there; see tests/rdma/network.hpp.
+    /// Listens at `address` for one, which must come within half a minute; connects to it. With a device of another host, there; see tests/rdma/network.hpp.
     static std::unique_ptr<our_end> listening(std::string address, our_part body, const connection_options& options,
                                               std::string on_host_of = "");
     static std::unique_ptr<our_end> connecting(std::string address, our_part body, const connection_options& options,

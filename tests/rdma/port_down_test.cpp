@@ -1,78 +1,29 @@
 // The link goes down under a connection, and up again.
-#include "tests/conformance/buffer.hpp"
 #include "tests/conformance/verify.hpp"
+#include "tests/rdma/busy_end.hpp"
 #include "tests/rdma/meeting.hpp"
 #include "tests/rdma/network.hpp"
 
-#include <sluice/scope.hpp>
 #include <sluice/sleep.hpp>
 
-#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/interfaces/catch_interfaces_capture.hpp>
 #include <chrono>
 #include <cstdio>
-#include <latch>
-#include <optional>
-#include <thread>
 
 namespace sluice::rdma::testing {
 
 namespace {
 
 using namespace std::chrono_literals;
-using conformance::buffer;
 using conformance::must;
 using conformance::must_fail;
 using clock = std::chrono::steady_clock;
 
-constexpr std::size_t part_bytes = 64 << 10;
-constexpr int words_before = 20; // of each end, so that all is in motion
-
-/// What both ends and the test share.
-struct cut_test {
-    std::latch busy{2};
-    std::array<clock::time_point, 2> over{};
-};
-
-task<void> writes_until_it_ends(connection& c, remote_view there, region_view from, std::latch& busy,
-                                std::optional<error>& why) {
-    for (int done = 0; !why; ++done) {
-        const auto written = co_await c.write(there, from);
-        if (!written) why = written.error();
-        if (done == words_before) busy.count_down();
-    }
-}
-
-task<void> receives_until_it_ends(connection& c, region_view into, std::optional<error>& why) {
-    const auto got = co_await c.receive(into);
-    if (!got) why = got.error();
-}
-
-/// Busy with writes and a receive, until the connection ends below it.
-task<void> is_cut_off(connection& c, cut_test& t, std::size_t self) {
-    buffer mine(part_bytes);
-    buffer from(part_bytes);
-    buffer message(64);
-    auto shared = must(co_await c.share(mine, access::remote_write));
-    must(co_await c.send(shared.description()));
-    const remote_region there = must(co_await c.receive<remote_region>());
-    std::optional<error> no_write;
-    std::optional<error> no_receive;
-    scope work;
-    work.spawn(writes_until_it_ends(c, there, from, t.busy, no_write));
-    work.spawn(receives_until_it_ends(c, message, no_receive));
-    const auto ended = co_await c.closed();
-    t.over[self] = clock::now();
-    must(co_await work.join());
-    const error cause = must_fail(ended, errc::peer_lost);
+task<void> is_cut_off(connection& c, interruption& by, std::size_t self) {
+    const error cause = co_await is_busy_until_cut_off(c, by, self);
+    VERIFY(cause == errc::peer_lost);
     conformance::must_name(cause, "went down");
-    VERIFY(no_write && no_receive);
-    VERIFY_EQUAL(no_write->message(), cause.message());
-    VERIFY_EQUAL(no_receive->message(), cause.message());
-    VERIFY(!c.is_open());
-    must_fail(co_await c.send(std::uint32_t{1}), errc::peer_lost);
-    must_fail(co_await c.close(), errc::peer_lost);
 }
 
 /// Its own addresses a host reaches even then, without its device: nobody listens there any more.
@@ -127,7 +78,7 @@ void connect_anew(const std::string& here, const std::string& there) {
 void cut_between(const std::string& here, const std::string& there, bool recovers) {
     const conformance::watchdog bounded(Catch::getResultCapture().getCurrentTestName());
     const cut_link link(here);
-    cut_test t;
+    interruption t;
     clock::time_point start;
     std::string to;
     {
@@ -136,7 +87,7 @@ void cut_between(const std::string& here, const std::string& there, bool recover
         to = listening->address();
         auto connecting = our_end::connecting(
             to, [&](runtime&, connection& c) { return is_cut_off(c, t, 1); }, {}, here);
-        while (!t.busy.try_wait() && !connecting->is_over() && !listening->is_over()) std::this_thread::yield();
+        wait_until_busy(t, *listening, *connecting);
         REQUIRE(link.port_state() == "ACTIVE");
         start = clock::now();
         link.down();
