@@ -7,8 +7,8 @@
 namespace sluice::rdma {
 
 lane::lane(rdma_connection& connection, std::uint32_t index, rdma_lane_parts parts) noexcept
-    : connection_(connection), index_(index), parts_(std::move(parts)) {
-    SLUICE_EXPECTS(parts_.id != nullptr && parts_.qp != nullptr, "rdma: a lane without a queue pair");
+    : connection_(connection), index_(index), parts_(std::move(parts)), port_(parts_.id->get()->port_num) {
+    SLUICE_EXPECTS(parts_.qp != nullptr, "rdma: a lane without a queue pair");
     parts_.id->observe(this);
     parts_.qp->set_user(this);
 }

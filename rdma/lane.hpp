@@ -23,7 +23,7 @@ public:
 
     queue_pair& qp() noexcept { return *parts_.qp; }
     std::uint32_t index() const noexcept { return index_; }
-    std::uint8_t port() const noexcept { return parts_.id->get()->port_num; }
+    std::uint8_t port() const noexcept { return port_; }
     /// Says goodbye to the connection manager and moves the queue pair to error: everything in flight comes back.
     void shut() noexcept;
     /// For destructors: nobody hears of what comes back any more.
@@ -34,6 +34,7 @@ public:
     bool usable = false;               ///< the accepting end sends nothing before the connecting one has
     std::uint64_t bytes_in_flight = 0; ///< of one-sided operations
     bool answered = false;             ///< work ended well since the last pulse
+    bool ever_answered = false;
 
     /// At each pulse; `heard`: of the peer, on any lane. For how many pulses nothing has come of work, and if there was
     /// none, the peer was not heard.
@@ -54,6 +55,7 @@ private:
     rdma_connection& connection_;
     const std::uint32_t index_;
     rdma_lane_parts parts_;
+    const std::uint8_t port_;
     int silent_pulses_ = 0;
     bool was_idle_ = true; // at the last pulse
     bool shut_ = false;

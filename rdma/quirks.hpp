@@ -19,6 +19,8 @@ struct quirks {
     bool forgets_reads = false;
     /// Posting work on a connection that the peer has ended sends this thread a SIGPIPE.
     bool raises_sigpipe = false;
+    /// What the connecting end sends first may lie unseen at the accepting end until more comes.
+    bool misses_first_data = false;
     /// Answers to short reads that cross a page are wrong.
     bool short_answers_in_one_page = false;
     /// The target of an RDMA READ must be registered for remote writing: the answer is one [RFC 5040, 5.2].

@@ -14,6 +14,8 @@ namespace sluice::rdma {
 
 namespace {
 
+constexpr std::chrono::milliseconds longest_nudge{1000};
+
 std::string milliseconds(std::chrono::nanoseconds t) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(t).count()) + " ms";
 }
@@ -23,7 +25,7 @@ std::string milliseconds(std::chrono::nanoseconds t) {
 rdma_connection::~rdma_connection() {
     SLUICE_EXPECTS(in_flight() == 0 && shares_under_way_ == 0,
                    "connection: destroyed while an operation on it is awaited; stop it and wait first");
-    for (timer* t : {&close_timer_, &pulse_, &drain_check_})
+    for (timer* t : {&close_timer_, &pulse_, &drain_check_, &nudge_})
         if (t->linked) home().remove_timer(*t);
     state_ = state::down;
     for (auto& each : lanes_) each->end();
@@ -82,8 +84,13 @@ void rdma_connection::leave() noexcept {
         return;
     }
     answers_first_ = true;
+    probe(lane_at(0));
+}
+
+/// A write of no bytes: the peer's device acknowledges it, its memory and its program don't matter.
+void rdma_connection::probe(lane& on) noexcept {
     ++probes_;
-    first.add({.what = work::kind::write});
+    on.qp().add({.what = work::kind::write});
 }
 
 task<result<void>> rdma_connection::close() {
@@ -148,6 +155,7 @@ void rdma_connection::on_cm_event(const cm_event& e) noexcept {
 }
 
 void rdma_connection::on_queue_pair_event(lane&, ibv_event_type what) noexcept {
+    if (state_ == state::down) return; // it is being destroyed, and its lanes end one after another
     const std::string& device = rail_->on().name();
     if (what == broken_frames)
         fail(error(errc::protocol_error, "the peer " + terms_.peer_address + " sent a frame of more than " +
@@ -201,12 +209,24 @@ void rdma_connection::on_pulse(detail::timer_node& node) noexcept {
                                                  " (connection_options.peer_timeout)"));
             return;
         }
-        // A write of no bytes: the peer's device acknowledges it, its memory and its program don't matter.
-        if (heard || !each->usable || each->qp().in_flight() > 0) continue;
-        ++self.probes_;
-        each->qp().add({.what = work::kind::write});
+        if (!heard && each->usable && each->qp().in_flight() == 0) self.probe(*each);
     }
     self.restart(self.pulse_, self.options().peer_timeout / pulses_per_timeout);
+}
+
+/// Where the peer's device may miss what comes first, until it has shown that it did not.
+void rdma_connection::on_nudge(detail::timer_node& node) noexcept {
+    rdma_connection& self = *static_cast<timer&>(node).owner;
+    if (self.state_ >= state::ending) return;
+    bool missed = false;
+    for (auto& each : self.lanes_) {
+        if (each->ever_answered) continue;
+        missed = true;
+        if (each->qp().room() > 0) self.probe(*each);
+    }
+    if (!missed) return;
+    self.nudge_after_ = std::min(2 * self.nudge_after_, longest_nudge);
+    self.restart(self.nudge_, self.nudge_after_);
 }
 
 void rdma_connection::fail(error why) noexcept {
@@ -243,7 +263,7 @@ void rdma_connection::check_drained() noexcept {
 
 void rdma_connection::end_everything() noexcept {
     state_ = state::down;
-    for (timer* t : {&close_timer_, &pulse_, &drain_check_})
+    for (timer* t : {&close_timer_, &pulse_, &drain_check_, &nudge_})
         if (t->linked) home().remove_timer(*t);
     inbox_.close();
     down_.set();

@@ -26,10 +26,11 @@ rdma_connection::rdma_connection(executor& home, const connection_options& optio
     SLUICE_EXPECTS(!lanes.empty() && lanes.size() <= 16, "rdma: a connection has 1 to 16 lanes");
     SLUICE_EXPECTS(terms_.slots_of_peer >= 1 && terms_.slots_here > slots_kept_back, "rdma: an end without receive slots");
     slots_told_ = terms_.slots_here - slots_kept_back;
-    for (timer* t : {&close_timer_, &pulse_, &drain_check_}) t->owner = this;
+    for (timer* t : {&close_timer_, &pulse_, &drain_check_, &nudge_}) t->owner = this;
     close_timer_.fire = &rdma_connection::on_close_timeout;
     pulse_.fire = &rdma_connection::on_pulse;
     drain_check_.fire = &rdma_connection::on_drain_check;
+    nudge_.fire = &rdma_connection::on_nudge;
     work_bytes_max_ = std::uint64_t{1} << 20;
     for (auto& parts : lanes) {
         const std::uint8_t port = parts.id->get()->port_num;
@@ -39,6 +40,7 @@ rdma_connection::rdma_connection(executor& home, const connection_options& optio
     if (terms_.connecting_end) {
         lanes_.front()->usable = true;
         for (std::uint32_t i = 0; i < lane_count(); ++i) outbox_.control({.type = frame_type::ready}, i);
+        if (rail_->on().quirks().misses_first_data) restart(nudge_, nudge_after_);
     }
     restart(pulse_, this->options().peer_timeout / pulses_per_timeout);
 }
@@ -124,7 +126,7 @@ bool is_heard_at_the_end(frame_type type) noexcept {
 } // namespace
 
 void rdma_connection::on_work_done(lane& on, const work& w, const completion& how) noexcept {
-    if (how.ok()) sign_of_life_ = on.answered = true;
+    if (how.ok()) sign_of_life_ = on.answered = on.ever_answered = true;
     auto* t = static_cast<transfer*>(w.owner);
     if (t != nullptr && w.what != work::kind::frame) on.bytes_in_flight -= w.bytes;
     if (w.what == work::kind::frame || (t != nullptr && t->kind == transfer_kind::write_with_immediate)) {
@@ -140,7 +142,7 @@ void rdma_connection::on_work_done(lane& on, const work& w, const completion& ho
 
 void rdma_connection::on_control_done(const work& w, const completion& how) noexcept {
     if (!how.ok()) {
-        if (how.flushed() || how.refused == ENOTCONN) peer_is_gone();
+        if (how.flushed() || how.refused == ENOTCONN || ended_by_peer(how)) peer_is_gone();
         else if (auto own = device_trouble()) fail(std::move(*own));
         else if (how.refused != 0) fail(refusal(how));
         else fail(error_of(w, how, terms_.peer_address));
@@ -158,6 +160,12 @@ error rdma_connection::refusal(const completion& how) const {
                                    verbs_error(how.refused, "ibv_post_send on " + rail_->on().name()).message());
 }
 
+/// Over iWARP a refusal comes as a message that ends the connection, whatever was under way [RFC 5040, 4.8].
+bool rdma_connection::ended_by_peer(const completion& how) const noexcept {
+    return rail_->on().quirks().iwarp && how.refused == 0 &&
+           (how.status == IBV_WC_LOC_QP_OP_ERR || how.status == IBV_WC_REM_OP_ERR || how.status == IBV_WC_GENERAL_ERR);
+}
+
 void rdma_connection::work_failed(const transfer& t, const work& w, const completion& how) {
     if (state_ >= state::ending) return;
     if (how.flushed() || how.refused == ENOTCONN) {
@@ -173,12 +181,7 @@ void rdma_connection::work_failed(const transfer& t, const work& w, const comple
         return;
     }
     error why = error_of(w, how, terms_.peer_address);
-    // Over iWARP the refusal comes as a message that ends the connection, whatever was under way [RFC 5040, 4.8].
-    const bool refused =
-        how.status == IBV_WC_REM_ACCESS_ERR ||
-        (rail_->on().quirks().iwarp && (how.status == IBV_WC_LOC_QP_OP_ERR || how.status == IBV_WC_REM_OP_ERR ||
-                                        how.status == IBV_WC_GENERAL_ERR));
-    if (refused) { // what was shared is not, since the peer revoked it or since it is gone
+    if (how.status == IBV_WC_REM_ACCESS_ERR || ended_by_peer(how)) { // what was shared is not, since the peer revoked it or since it is gone
         fail(error(errc::closed, "the peer " + terms_.peer_address +
                                      " refused access to what it shared: it was revoked just now, or the peer is gone"));
         return;

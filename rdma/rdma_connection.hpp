@@ -96,6 +96,7 @@ private:
     result<void> check(const detail::transfer& t) const;
     result<void> dispatch(lane& on, const frame& f, std::span<const std::byte> payload);
     error refusal(const completion& how) const;
+    bool ended_by_peer(const completion& how) const noexcept;
     void on_goodbye() noexcept;
     result<void> on_goodbye_ack();
     void leave() noexcept;
@@ -109,6 +110,8 @@ private:
     static void on_close_timeout(detail::timer_node& node) noexcept;
     static void on_pulse(detail::timer_node& node) noexcept;
     static void on_drain_check(detail::timer_node& node) noexcept;
+    static void on_nudge(detail::timer_node& node) noexcept;
+    void probe(lane& on) noexcept;
 
     rdma_terms terms_;
     std::shared_ptr<rail> rail_;
@@ -124,6 +127,8 @@ private:
     timer close_timer_;
     timer pulse_;
     timer drain_check_;
+    timer nudge_;
+    std::chrono::milliseconds nudge_after_{1};
     static constexpr int pulses_per_timeout = 8; // a loss is found within one more
     bool sign_of_life_ = false; // of the peer, since the last pulse
     std::uint32_t probes_ = 0; // in flight

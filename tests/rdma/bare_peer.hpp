@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <poll.h>
 #include <optional>
 #include <span>
 #include <string>
@@ -112,6 +113,8 @@ private:
     bool look();
     void wait_for_something();
     void sleep_until_something();
+    void wait_for(std::span<pollfd> watched);
+    void nudge();
     void take_cm_events();
     void take_in(std::span<const std::byte> content);
 
@@ -133,6 +136,7 @@ private:
     std::uint32_t owed_credits_ = 0;
     std::uint64_t frames_ = 0;
     bool disconnected_ = false;
+    int nudges_left_ = 0;
     bool flushed_ = false;
 };
 

@@ -5,6 +5,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 // How connections end by what their device says.
@@ -67,6 +68,31 @@ task<void> hears_of_it_after_the_goodbye(met m, const device_event& event) {
 }
 
 } // namespace
+
+namespace {
+
+task<void> goes_while_its_device_speaks_of_a_lane(two_ends& ends, ibv_event_type what) {
+    std::optional<both_ends> met(co_await meet(ends, {.lanes = 4}));
+    const auto all = ends.world.queue_pairs();
+    for (std::size_t of_client = 0; of_client < all.size(); of_client += 2)
+        ends.world.async_event(all[of_client], what); // heard while the first lane drains
+    met->client = connection();
+    met.reset();
+}
+
+} // namespace
+
+TEST_CASE("Rdma_closing.a_connection_that_is_destroyed_does_not_care_what_the_device_says_of_its_lanes") {
+    for (const auto what : {IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_SQ_DRAINED}) {
+        for (const bool iwarp : {false, true}) {
+            two_ends ends(iwarp ? soft_iwarp() : fake_device_options());
+            ends.world.automatic(true);
+            check_ok(ends.listen({.connection = {.lanes = 4}}));
+            ends.run(goes_while_its_device_speaks_of_a_lane(ends, what));
+            CHECK(ends.qps() == 0);
+        }
+    }
+}
 
 TEST_CASE("Rdma_closing.each_event_of_the_device_has_its_cause") {
     const char* const aimed = "aimed at memory that is not shared with it";
