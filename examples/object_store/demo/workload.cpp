@@ -28,11 +28,15 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t file_bytes_max = 4 << 20; // keeps the disk use of the demo bounded
 
-std::vector<item> regular_files_below(const std::string& root) {
+// A machine may have a million files, and a slow file system.
+constexpr std::size_t entries_for_each_file = 5;
+
+/// As many as are among the first `entries_max` entries.
+std::vector<item> regular_files_below(const std::string& root, std::size_t entries_max) {
     std::vector<item> found;
     std::error_code code;
     for (fs::recursive_directory_iterator at(root, fs::directory_options::skip_permission_denied, code), end;
-         !code && at != end; at.increment(code)) {
+         !code && at != end && entries_max > 0; at.increment(code), --entries_max) {
         std::error_code gone;
         if (at->is_symlink(gone) || !at->is_regular_file(gone)) continue;
         const std::uint64_t size = at->file_size(gone);
@@ -69,15 +73,16 @@ void fill(std::span<std::byte> memory, std::uint64_t& state) noexcept {
 } // namespace
 
 sluice::result<std::vector<item>> choose_files(std::size_t count, const std::string& fetched_root) {
-    std::vector<item> headers = regular_files_below("/usr/include");
-    std::vector<item> libraries = regular_files_below("/usr/lib");
+    std::vector<item> headers = regular_files_below("/usr/include", entries_for_each_file * count);
+    std::vector<item> libraries = regular_files_below("/usr/lib", entries_for_each_file * count);
     std::vector<item> chosen;
     spread(chosen, headers, count / 2);
     spread(chosen, libraries, count - chosen.size());
     if (chosen.size() < count)
         return sluice::error::from_errno(
-            ENOENT, fmt::format("/usr/include and /usr/lib have {} suitable files, {} are wanted; use --files {}",
-                                chosen.size(), count, chosen.size()));
+            ENOENT, fmt::format("the first {} entries of /usr/include and of /usr/lib have {} suitable files, {} are "
+                                "wanted; use --files {}",
+                                entries_for_each_file * count, chosen.size(), count, chosen.size()));
     for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i].fetched = fmt::format("{}/{}", fetched_root, i);
     return chosen;
 }

@@ -20,8 +20,8 @@ struct item {
     std::string sha256{}; ///< of the source
 };
 
-/// Real files of this machine, `count` of them from /usr/include and /usr/lib, spread over what is there. Errors: there
-/// are fewer; says how many.
+/// Real files of this machine, `count` of them from /usr/include and /usr/lib, spread over what is found there first.
+/// Errors: there are fewer; says how many.
 sluice::result<std::vector<item>> choose_files(std::size_t count, const std::string& fetched_root);
 
 /// A file of `size_bytes` that doesn't repeat itself, written past the page cache.
