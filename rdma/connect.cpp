@@ -36,6 +36,7 @@ struct attempt {
     const connection_options& options;
     const detail::provider_setup& setup;
     std::chrono::steady_clock::time_point until;
+    std::string& stage; ///< what it waits for, to be said when the time is over
     std::vector<std::unique_ptr<cm_wait>> waits{};
     assembly parts{};
     greeting hello{};
@@ -50,6 +51,7 @@ error failed_call(const char* name) { return error::from_errno(errno, name); }
 task<result<void>> reach(attempt& a) {
     const route_limits within{a.options, a.until};
     result<route> found = errc::closed;
+    a.stage = "the resolution of its address";
     if (!a.parts.lanes.empty()) {
         const sockaddr_storage source = same_source(*a.parts.lanes.front().id, a.to);
         found = co_await find_route(a.home, a.to, within, &source);
@@ -71,6 +73,7 @@ task<result<void>> reach(attempt& a) {
 task<result<void>> take_rail(attempt& a) {
     ibv_context* context = a.parts.lanes.front().id->get()->verbs;
     SLUICE_EXPECTS(context != nullptr, "rdma: an id with a path and without a device");
+    a.stage = std::string("the RDMA device ") + ibv_get_device_name(context->device) + " to open";
     if (device* const known = device::known(context)) a.parts.on = rail::existing(a.home, *known);
     if (a.parts.on == nullptr || !a.parts.on->on().is_alive()) {
         auto on = co_await device::open(context);
@@ -114,6 +117,8 @@ task<result<greeting>> greet(attempt& a, greeting hello) {
     const auto bytes = hello.encode();
     rdma_conn_param with = parameters_of(a.parts.on->on(), bytes, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH);
     if (api().connect(lane.id->get(), &with) != 0) co_return failed_call("rdma_connect");
+    a.stage = "its answer to the connection request from " + lane.id->local_address() + ", RDMA device " +
+              a.parts.on->on().name() + ", port " + std::to_string(lane.id->get()->port_num);
     auto established = co_await a.waits.back()->expect(RDMA_CM_EVENT_ESTABLISHED);
     if (!established) co_return std::move(established).error();
     auto welcome = greeting::decode(established->private_data);
@@ -174,10 +179,11 @@ constexpr int stale_tries = 6;
 constexpr std::chrono::milliseconds stale_pause{10};
 
 task<made_connection> connect_to(net::endpoint to, const connection_options& options,
-                                 const detail::provider_setup& setup, std::chrono::steady_clock::time_point until) {
+                                 const detail::provider_setup& setup, std::chrono::steady_clock::time_point until,
+                                 std::string& stage) {
     executor& home = co_await this_executor();
     for (int left = stale_tries - 1;; --left) {
-        attempt a{.home = home, .to = to, .options = options, .setup = setup, .until = until};
+        attempt a{.home = home, .to = to, .options = options, .setup = setup, .until = until, .stage = stage};
         auto made = co_await all_lanes(a);
         if (made) {
             const greeting agreed = meet(a.hello, a.welcome);
@@ -196,7 +202,8 @@ bool worth_another(const error& e) {
     return e == condition::timed_out || e == std::errc::host_unreachable || e == std::errc::connection_refused;
 }
 
-task<made_connection> establish(address to, connection_options options, detail::provider_setup setup) {
+task<made_connection> establish(address to, connection_options options, detail::provider_setup setup,
+                                std::string& stage) {
     const auto until = detail::deadline_after(options.connect_timeout);
     const bool named = !to.host.empty();
     auto endpoints = co_await net::resolve(to);
@@ -209,7 +216,7 @@ task<made_connection> establish(address to, connection_options options, detail::
         // What is left of the time is shared by the endpoints that are left.
         const auto rest = std::max(until - now, std::chrono::steady_clock::duration());
         const auto share = left == 1 ? until : now + rest / static_cast<std::int64_t>(left);
-        auto made = co_await timeout_at(share, connect_to(e, options, setup, share));
+        auto made = co_await timeout_at(share, connect_to(e, options, setup, share, stage));
         if (made) co_return made;
         const bool timed_out = left > 1 && made.error() == errc::deadline_exceeded;
         const std::string numeric = e.to_address(scheme::rdma).to_string();
@@ -230,12 +237,14 @@ task<made_connection> rdma_connect(address to, connection_options options, detai
     if (auto ours = claim_rdma(); !ours)
         co_return error(ours.error().code(), "connect to " + name + ": " + std::string(ours.error().detail()));
     const auto limit = options.connect_timeout;
-    auto made = co_await timeout(limit, establish(std::move(to), std::move(options), std::move(setup)));
+    std::string stage;
+    auto made = co_await timeout(limit, establish(std::move(to), std::move(options), std::move(setup), stage));
     if (made || made.error() == errc::canceled) co_return made;
     if (made.error() == errc::deadline_exceeded) {
         const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
         co_return error(errc::deadline_exceeded, "connect to " + name + ": not done within " + std::to_string(waited) +
-                                                     " ms (connection_options.connect_timeout)");
+                                                     " ms (connection_options.connect_timeout)" +
+                                                     (stage.empty() ? "" : "; waited for " + stage));
     }
     const std::string detail(made.error().detail());
     co_return error(made.error().code(), "connect to " + name + (detail.empty() ? "" : ": ") + detail);

@@ -386,6 +386,10 @@ TEST_CASE("Rdma_connect.is_over_in_time_at_every_step") {
         INFO(step);
         CHECK(made.error() == errc::deadline_exceeded);
         CHECK(mentions(made.error(), "connect to rdma://10.0.0.9:7471: not done within 20 ms"));
+        CHECK(mentions(made.error(), std::string_view(step) == "connect"
+                                         ? "waited for its answer to the connection request from rdma://10.0.0.9:"
+                                         : "waited for the resolution of its address"));
+        CHECK(mentions(made.error(), "RDMA device fake0, port 1") == (std::string_view(step) == "connect"));
         for (const int milliseconds : ends.world.resolve_times()) CHECK(milliseconds <= 20);
         CHECK(ends.qps() == 0);
         CHECK(ends.ids() == 0);

@@ -3,6 +3,7 @@
 #include "tests/conformance/buffer.hpp"
 #include "tests/conformance/verify.hpp"
 #include "tests/rdma/meeting.hpp"
+#include "tests/rdma/network.hpp"
 
 #include <sluice/scope.hpp>
 #include <sluice/sleep.hpp>
@@ -305,6 +306,82 @@ TEST_CASE("Device.an_established_queue_pair_has_the_timers_and_retries_that_were
         connecting->join();
         listening->join();
     }
+    check_nothing_left();
+}
+
+// ---- chosen devices ----
+
+namespace {
+
+task<void> connects_by_it(runtime& rt, std::string on) {
+    auto listening = must(co_await rt.listen(on));
+    auto here = must(co_await rt.connect(listening.address()));
+    auto there = must(co_await listening.accept());
+    VERIFY_EQUAL(there.peer_address(), here.local_address());
+    scope both;
+    both.spawn([](connection& c) -> task<void> { must(co_await c.closed()); }(there));
+    must(co_await here.close());
+    must(co_await both.join());
+}
+
+task<void> is_kept_from_it(runtime& rt, std::string on, std::string device) {
+    const auto refused = co_await rt.listen(on);
+    VERIFY(!refused);
+    must_name(refused.error(), device);
+}
+
+} // namespace
+
+TEST_CASE("Device.connections_leave_and_come_by_the_chosen_devices_only") {
+    const std::string on = device_address();
+    const std::string device = bare::device_of(on);
+    const conformance::watchdog bounded(Catch::getResultCapture().getCurrentTestName());
+    for (const std::string& chosen : {device, device + ":1", "!nothing-else," + device}) {
+        CAPTURE(chosen);
+        auto rt = must(runtime::create({.pool_bytes = std::size_t{4} << 20, .rdma_devices = chosen, .pin = false}));
+        rt.sync_wait(connects_by_it(rt, on));
+    }
+    {
+        auto rt = must(runtime::create({.pool_bytes = std::size_t{4} << 20, .rdma_devices = "!" + device, .pin = false}));
+        rt.sync_wait(is_kept_from_it(rt, on, device));
+    }
+    check_nothing_left();
+}
+
+namespace {
+
+task<void> tells_where_the_peer_is(connection& c, std::string& peer) {
+    peer = c.peer_address();
+    must(co_await c.send(std::uint32_t{4711}));
+    must(co_await c.closed());
+}
+
+task<void> tells_where_it_is(runtime& rt, std::string to, std::string& self) {
+    connection c = must(co_await rt.connect(to));
+    self = c.local_address();
+    VERIFY_EQUAL(must(co_await c.receive<std::uint32_t>()), 4711U);
+    must(co_await c.close());
+}
+
+} // namespace
+
+TEST_CASE("Device.a_connection_leaves_by_the_chosen_device_though_the_kernels_route_is_another_one") {
+    const std::string on = device_address();
+    const std::string device = bare::device_of(on);
+    if (!device.starts_with("siw")) SKIP(device << " does not reach other devices of its host");
+    const std::string other = other_device(device);
+    const conformance::watchdog bounded(Catch::getResultCapture().getCurrentTestName());
+    std::string self;
+    std::string peer;
+    {
+        auto listening = our_end::listening(on, [&](runtime&, connection& c) { return tells_where_the_peer_is(c, peer); }, {});
+        auto rt = must(runtime::create({.pool_bytes = std::size_t{4} << 20, .rdma_devices = other, .pin = false}));
+        rt.sync_wait(tells_where_it_is(rt, listening->address(), self));
+        listening->join();
+    }
+    const std::string wanted = address_of_device(other);
+    CHECK(self.starts_with(wanted.substr(0, wanted.rfind(':') + 1)));
+    CHECK(peer == self);
     check_nothing_left();
 }
 
