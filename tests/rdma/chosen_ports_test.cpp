@@ -81,8 +81,6 @@ struct two_devices : two_ends {
     }
 };
 
-std::error_code code_of(int value) { return {value, std::generic_category()}; }
-
 } // namespace
 
 TEST_CASE("Chosen_ports.a_connection_leaves_by_them_only_and_by_the_preferred_one") {

@@ -15,8 +15,6 @@ using rdma::greeting;
 
 namespace {
 
-std::error_code code_of(int value) { return {value, std::generic_category()}; }
-
 void request(two_ends& ends, std::span<const std::byte> greeting) {
     ends.world.connect_request(ends.world.listening().front(), greeting, 4, 4);
 }

@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,8 @@ inline bool ends_set_up(rdma_cm_event_type type) {
            type == RDMA_CM_EVENT_CONNECT_ERROR || type == RDMA_CM_EVENT_UNREACHABLE || type == RDMA_CM_EVENT_REJECTED ||
            type == RDMA_CM_EVENT_DISCONNECTED || type == RDMA_CM_EVENT_DEVICE_REMOVAL;
 }
+
+inline std::error_code code_of(int value) { return {value, std::generic_category()}; }
 
 inline bool mentions(const error& e, std::string_view text) { return e.message().find(text) != std::string::npos; }
 
@@ -102,5 +105,21 @@ task<bool> until(Condition done) {
     while (!done() && std::chrono::steady_clock::now() < patience) co_await yield();
     co_return done();
 }
+
+/// Runs a connect beside `meanwhile`, which gets the world.
+template <class Meanwhile>
+connected connect_while(two_ends& ends, address to, const connection_options& options, Meanwhile meanwhile) {
+    const auto body = [](two_ends& e, address at, connection_options o, Meanwhile m) -> task<connected> {
+        scope both;
+        both.spawn(m(e));
+        auto made = co_await two_ends::connect(std::move(at), o);
+        static_cast<void>(co_await both.join());
+        co_return made;
+    };
+    return ends.run(body(ends, std::move(to), options, std::move(meanwhile)));
+}
+
+/// Where nobody listens.
+inline const address nowhere = *address::parse("rdma://10.0.0.9:7471");
 
 } // namespace sluice::testing
