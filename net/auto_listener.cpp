@@ -94,7 +94,7 @@ task<result<std::unique_ptr<provider_listener>>> auto_listen(address on, listen_
         // iWARP has its connections on TCP's own ports, of which the TCP listener now holds this one.
         SLUICE_LOG(warning, "listening at ", on.to_string(), " over TCP only: ", over_rdma.error().message(),
                    over_rdma.error() == std::errc::address_in_use
-                       ? " (an iWARP device shares TCP's ports: listen at rdma:// with a port of its own, or choose other devices)"
+                       ? " (an iWARP device shares TCP's ports: listen at rdma:// with a port of its own, or at the address of another device)"
                        : "");
         co_return std::move(*over_tcp);
     }

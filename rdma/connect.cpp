@@ -11,6 +11,7 @@
 #include "rdma/cm_wait.hpp"
 #include "rdma/fork.hpp"
 #include "rdma/path_mtu.hpp"
+#include "rdma/quirks.hpp"
 #include "rdma/rdma_provider.hpp"
 #include "rdma/route.hpp"
 
@@ -21,6 +22,8 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 namespace sluice::rdma {
@@ -110,15 +113,49 @@ result<void> check_welcome(const greeting& hello, const greeting& welcome) {
     return {};
 }
 
+struct connect_call : detail::posted_node {
+    net::parking_spot over;
+    int failed = 0;
+};
+
+/// rdma_connect on a thread of its own, whatever stops are requested: helper threads are too few for what may take
+/// minutes. 0, or why it failed.
+task<int> connect_apart(executor& home, rdma_cm_id* id, rdma_conn_param with) {
+    connect_call call;
+    call.run = [](detail::posted_node& node) noexcept { static_cast<connect_call&>(node).over.nudge(); };
+    std::thread thread;
+    try {
+        thread = std::thread([&] {
+            call.failed = api().connect(id, &with) == 0 ? 0 : errno;
+            home.post(call);
+        });
+    } catch (const std::system_error& e) {
+        co_return e.code().value();
+    }
+    co_await call.over.wait();
+    thread.join(); // it may not have left post() yet
+    co_return call.failed;
+}
+
+task<result<void>> ask(attempt& a, rdma_cm_id* id, const greeting& hello) {
+    const auto bytes = hello.encode();
+    rdma_conn_param with = parameters_of(a.parts.on->on(), bytes, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH);
+    int failed = 0;
+    if (a.parts.on->on().quirks().blocks_in_connect) failed = co_await connect_apart(a.home, id, with);
+    else if (api().connect(id, &with) != 0) failed = errno;
+    if (failed == 0) co_return result<void>();
+    co_return error::from_errno(failed, failed == ECONNREFUSED ? "rdma_connect: nobody listens there" : "rdma_connect");
+}
+
 /// Asks the peer for the lane and waits until it is established.
 task<result<greeting>> greet(attempt& a, greeting hello) {
     rdma_lane_parts& lane = a.parts.lanes.back();
     hello.path_mtu = port_mtu(*lane.id->get());
-    const auto bytes = hello.encode();
-    rdma_conn_param with = parameters_of(a.parts.on->on(), bytes, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH);
-    if (api().connect(lane.id->get(), &with) != 0) co_return failed_call("rdma_connect");
     a.stage = "its answer to the connection request from " + lane.id->local_address() + ", RDMA device " +
-              a.parts.on->on().name() + ", port " + std::to_string(lane.id->get()->port_num);
+              a.parts.on->on().name() + ", port " + std::to_string(lane.id->get()->port_num) +
+              (a.setup.rdma_devices.empty() ? "" : ", of rdma_devices = \"" + a.setup.rdma_devices + "\"");
+    auto asked = co_await ask(a, lane.id->get(), hello);
+    if (!asked) co_return std::move(asked).error();
     auto established = co_await a.waits.back()->expect(RDMA_CM_EVENT_ESTABLISHED);
     if (!established) co_return std::move(established).error();
     auto welcome = greeting::decode(established->private_data);

@@ -30,11 +30,22 @@ bool is_wildcard(const net::endpoint& e) {
     return IN6_IS_ADDR_UNSPECIFIED(&six);
 }
 
+bool is_loopback(const net::endpoint& e) {
+    if (e.family() == AF_INET)
+        return (ntohl(reinterpret_cast<const sockaddr_in&>(e.storage).sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+    const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(e.storage).sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(&six);
+}
+
 /// What the kernel says of an address that can't be had, and what helps.
 error why_not(const char* call, int cause, const net::endpoint& e) {
     const std::string begin = std::string(call) + ": ";
     const std::string port = std::to_string(e.port());
     // A port that is taken on all addresses is reported this way too.
+    // Of an address without a device too, depending on the devices.
+    if (is_loopback(e) && (cause == EADDRINUSE || cause == EADDRNOTAVAIL || cause == ENODEV))
+        return error::from_errno(cause, begin + "no RDMA device has a loopback address (or another listener has port " + port +
+                                            "); use the address of a device's netdev, as `rdma link` and `ip addr` list them");
     const bool taken = cause == EADDRINUSE || (cause == EADDRNOTAVAIL && is_wildcard(e));
     if (taken)
         return error::from_errno(EADDRINUSE,

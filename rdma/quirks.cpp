@@ -19,13 +19,14 @@ constexpr std::array table{
     // reads that wait for their answer when the peer closed first (siw_qp.c: siw_qp_nextstate_from_close), writes to its
     // socket in the posting thread without MSG_NOSIGNAL, takes the wrong part of the first page for a short message from
     // two (siw_qp_tx.c: siw_tx_ctrl, siw_try_1seg), and looks for data only when told of it, but tells its queue pair of
-    // none before it has sent its answer (siw_cm.c: siw_accept)
+    // none before it has sent its answer (siw_cm.c: siw_accept), and waits for TCP to connect (siw_cm.c: siw_connect)
     row{0x626d74,
         {.kind = "soft-iWARP (siw)",
          .software = true,
          .relaxed_ordering = false,
          .forgets_reads = true,
          .raises_sigpipe = true,
+         .blocks_in_connect = true,
          .misses_first_data = true,
          .short_answers_in_one_page = true}},
     // Mellanox's OUI, which ConnectX-3 says as well as its successors

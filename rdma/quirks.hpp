@@ -19,6 +19,8 @@ struct quirks {
     bool forgets_reads = false;
     /// Posting work on a connection that the peer has ended sends this thread a SIGPIPE.
     bool raises_sigpipe = false;
+    /// rdma_connect returns only when the peer's host has answered, or TCP has given up, which takes minutes.
+    bool blocks_in_connect = false;
     /// What the connecting end sends first may lie unseen at the accepting end until more comes.
     bool misses_first_data = false;
     /// Answers to short reads that cross a page are wrong.

@@ -69,6 +69,9 @@ public:
 
     bool is_usable() const noexcept { return usable_ && connection_.is_open(); }
     sluice::connection_stats stats() const { return connection_.stats(); }
+    sluice::path path() const noexcept { return connection_.path(); }
+    /// Which provider the library took, and why.
+    std::string choice() const { return connection_.choice(); }
     std::uint64_t file_bytes(sluice::path p) const noexcept {
         return p == sluice::path::file_direct ? file_direct_bytes_ : file_buffered_bytes_;
     }

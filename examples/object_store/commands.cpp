@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -80,6 +82,7 @@ struct transfers {
     progress_bar bar;
     std::size_t next = 0;
     std::size_t failed = 0;
+    std::set<std::string> told{}; ///< servers of which was said how they are reached
 };
 
 /// A client for this server, and it may be the one of the last job.
@@ -91,6 +94,10 @@ sluice::task<sluice::result<void>> connect(transfers& t, const std::string& serv
     if (!opened) co_return cannot_connect(server, opened.error());
     link.emplace(std::move(*opened));
     linked_to = server;
+    if (!t.s.quiet && !t.s.json && server.starts_with("auto:") && t.told.insert(server).second) {
+        t.bar.clear();
+        fmt::print(stderr, "sluice-store: {}: {}\n", printable(server), link->choice());
+    }
     co_return sluice::result<void>();
 }
 
@@ -115,7 +122,7 @@ sluice::task<void> work(transfers& t) {
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
         t.bar.clear();
         if (moved) {
-            report_transfer(t.s, *moved, job.file, took.count());
+            report_transfer(t.s, *moved, job.file, took.count(), link->path());
         } else {
             ++t.failed;
             const char* verb = t.s.what == command::put ? "put" : "get";

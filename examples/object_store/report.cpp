@@ -37,13 +37,15 @@ json facts(const object_info& object) {
 
 } // namespace
 
-void report_transfer(const settings& s, const object_info& object, std::string_view file, double seconds) {
+void report_transfer(const settings& s, const object_info& object, std::string_view file, double seconds,
+                     sluice::path by) {
     const char* verb = s.what == command::put ? "put" : "get";
     if (s.json) {
         json line = facts(object);
         line["operation"] = verb;
         line["file"] = file;
         line["seconds"] = seconds;
+        line["path"] = sluice::to_string(by);
         print_json(line);
     } else if (!s.quiet) {
         const double bytes = static_cast<double>(object.size_bytes);

@@ -8,7 +8,8 @@
 namespace store {
 
 /// What the commands print on standard output: a line for people, or one JSON object with the same facts.
-void report_transfer(const settings& s, const object_info& object, std::string_view file, double seconds);
+void report_transfer(const settings& s, const object_info& object, std::string_view file, double seconds,
+                     sluice::path by);
 void report_listed(const settings& s, const object_info& object);
 void report_object(const settings& s, const object_info& object);
 void report_removed(const settings& s, std::string_view key);

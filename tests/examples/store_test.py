@@ -245,6 +245,15 @@ class Refusals(StoreTest):
             self.fails(["513 bytes, at most 512"], verb, f"{server.url}/{longest}z", status=2)
         self.assertIn(longest, self.ok("ls", f"{server.url}/{longest}"))
 
+    def test_a_client_at_auto_says_how_it_goes(self):
+        server = self.serve()
+        sources = [self.file(name, b"123456789") for name in ("a", "b")]
+        url = server.url.replace("tcp://", "auto://", 1)
+        put = self.run_client("put", *sources, f"{url}/")
+        self.assertEqual((put.returncode, put.stderr.count("sluice-store: auto://")), (0, 1), put.stderr)
+        self.assertIn(f"sluice-store: {url}: tcp: ", put.stderr)
+        self.assertEqual(json.loads(self.ok("get", f"{url}/a", self.folder / "target", "--json"))["path"], "tcp")
+
     def test_a_link_is_not_replaced_by_a_get(self):
         server = self.serve()
         self.ok("put", self.file("source", b"x"), f"{server.url}/a")

@@ -146,6 +146,29 @@ TEST_CASE("Rdma_connect.over_iwarp_no_mtu_is_agreed_on") {
     CHECK(ends.world.calls("init_qp_attr") == 0);
 }
 
+/// soft-iWARP's connect returns only when TCP has connected, or given up.
+TEST_CASE("Rdma_connect.over_soft_iwarp_the_executor_goes_on_while_the_kernel_connects") {
+    const bool refused = GENERATE(false, true);
+    two_ends ends(soft_iwarp());
+    check_ok(ends.listen());
+    ends.world.hold_calls("connect", ends.card);
+    if (refused) ends.world.fail("connect", 1, ECONNREFUSED);
+    const auto meanwhile = [](two_ends& e) -> task<void> {
+        const bool connecting = co_await until([&] { return e.world.waiting_calls() == 1; });
+        REQUIRE(connecting);
+        e.world.release_calls();
+    };
+    const auto made = connect_while(ends, ends.there(), {}, meanwhile);
+    if (!refused) {
+        check_ok(made);
+        return;
+    }
+    REQUIRE_FALSE(made);
+    CHECK(made.error() == code_of(ECONNREFUSED));
+    CHECK(mentions(made.error(), "nobody listens there"));
+    CHECK(ends.qps() == 0);
+}
+
 TEST_CASE("Rdma_connect.asks_for_one_read_at_least") {
     fake_device_options none;
     none.limits.max_qp_init_rd_atom = 0;

@@ -258,7 +258,8 @@ fake_verbs::connected noted(rdma_cm_id* id, const rdma_conn_param* with) {
 
 int connect(rdma_cm_id* id, rdma_conn_param* parameters) {
     fake_world& w = the_world();
-    const std::lock_guard lock(w.mutex);
+    std::unique_lock lock(w.mutex);
+    w.wait_if_held(lock, "connect", id->verbs);
     int error = w.enter("connect");
     fake_id& mine = w.of(w.ids, id);
     auto call = noted(id, parameters);

@@ -61,6 +61,8 @@ TEST_CASE("Rdma_listener.what_it_can_not_have_is_named_with_the_remedy") {
         const char* says;
     } cases[] = {
         {"bind_addr", EADDRINUSE, "rdma://10.0.0.1:7471", EADDRINUSE, "another listener has port 7471"},
+        {"listen", EADDRINUSE, "rdma://127.0.0.1:7471", EADDRINUSE, "no RDMA device has a loopback address"},
+        {"bind_addr", ENODEV, "rdma://[::1]:7471", ENODEV, "no RDMA device has a loopback address"},
         {"bind_addr", EADDRNOTAVAIL, "rdma://10.0.0.1:7471", EADDRNOTAVAIL, "no RDMA device has this address"},
         {"bind_addr", ENODEV, "rdma://10.0.0.1:7471", EADDRNOTAVAIL, "no RDMA device has this address"},
         {"bind_addr", EADDRNOTAVAIL, "rdma://0.0.0.0:7471", EADDRINUSE, "another listener has port 7471"},
