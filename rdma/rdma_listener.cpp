@@ -98,14 +98,15 @@ void rdma_listener::refuse(const cm_event& e, greeting::refusal why, const error
 
 void rdma_listener::reject(cm_id& id, greeting::refusal why, const error& cause) {
     SLUICE_LOG(info, "rdma: a connection from ", id.peer_address(), " was refused: ", cause.message());
-    if (why == greeting::refusal::no_resources) // which the operator of this end can mend, and nobody else is told of
-        SLUICE_LOG_ONCE(warning, "rdma: connections are refused, such as one from ", id.peer_address(), ": ", cause.message());
     greeting answer;
     answer.what = greeting::kind::reject;
     answer.why = why;
     const auto bytes = answer.encode();
-    // Where it fails the request has gone already, or goes without a reason when its id does.
-    static_cast<void>(api().reject(id.get(), bytes.data(), static_cast<std::uint8_t>(bytes.size())));
+    // Where it fails the request has gone already, which may be why there was no accepting it, or goes without a reason
+    // when its id does.
+    const bool told = api().reject(id.get(), bytes.data(), static_cast<std::uint8_t>(bytes.size())) == 0;
+    if (told && why == greeting::refusal::no_resources) // which the operator of this end can mend, and nobody else is told of
+        SLUICE_LOG_ONCE(warning, "rdma: connections are refused, such as one from ", id.peer_address(), ": ", cause.message());
 }
 
 std::shared_ptr<rail_maker> rdma_listener::rail_for(ibv_context* context) {
