@@ -41,11 +41,11 @@ bool is_loopback(const net::endpoint& e) {
 error why_not(const char* call, int cause, const net::endpoint& e) {
     const std::string begin = std::string(call) + ": ";
     const std::string port = std::to_string(e.port());
-    // A port that is taken on all addresses is reported this way too.
     // Of an address without a device too, depending on the devices.
     if (is_loopback(e) && (cause == EADDRINUSE || cause == EADDRNOTAVAIL || cause == ENODEV))
         return error::from_errno(cause, begin + "no RDMA device has a loopback address (or another listener has port " + port +
                                             "); use the address of a device's netdev, as `rdma link` and `ip addr` list them");
+    // A port that is taken on all addresses is reported this way too.
     const bool taken = cause == EADDRINUSE || (cause == EADDRNOTAVAIL && is_wildcard(e));
     if (taken)
         return error::from_errno(EADDRINUSE,

@@ -18,8 +18,8 @@ constexpr std::array table{
     // drivers/infiniband/sw/siw/siw.h: SIW_VENDOR_ID; it checks the target of a read for local writing only, flushes no
     // reads that wait for their answer when the peer closed first (siw_qp.c: siw_qp_nextstate_from_close), writes to its
     // socket in the posting thread without MSG_NOSIGNAL, takes the wrong part of the first page for a short message from
-    // two (siw_qp_tx.c: siw_tx_ctrl, siw_try_1seg), and looks for data only when told of it, but tells its queue pair of
-    // none before it has sent its answer (siw_cm.c: siw_accept), and waits for TCP to connect (siw_cm.c: siw_connect)
+    // two (siw_qp_tx.c: siw_tx_ctrl, siw_try_1seg), waits for TCP to connect (siw_cm.c: siw_connect), and looks for data
+    // only when told of it, but tells its queue pair of none before it has sent its answer (siw_cm.c: siw_accept)
     row{0x626d74,
         {.kind = "soft-iWARP (siw)",
          .software = true,
