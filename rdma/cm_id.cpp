@@ -65,6 +65,8 @@ void cm_id::observe(cm_observer* observer) noexcept { observer_ = observer; }
 
 std::string cm_id::local_address() const { return text_of(id_->route.addr.src_storage); }
 
+bool cm_id::has_local_address() const noexcept { return api().is_of_this_host(id_->route.addr.src_storage); }
+
 std::string cm_id::peer_address() const { return text_of(id_->route.addr.dst_storage); }
 
 } // namespace sluice::rdma

@@ -98,6 +98,8 @@ public:
     /// "rdma://10.0.0.2:7471"
     std::string local_address() const;
     std::string peer_address() const;
+    /// False once local_address() was taken from this host.
+    bool has_local_address() const noexcept;
 
 private:
     friend class connection_manager;

@@ -24,6 +24,7 @@ public:
     queue_pair& qp() noexcept { return *parts_.qp; }
     std::uint32_t index() const noexcept { return index_; }
     std::uint8_t port() const noexcept { return port_; }
+    bool has_local_address() const noexcept { return parts_.id->has_local_address(); }
     /// Says goodbye to the connection manager and moves the queue pair to error: everything in flight comes back.
     void shut() noexcept;
     /// For destructors: nobody hears of what comes back any more.

@@ -134,13 +134,16 @@ void rdma_connection::peer_is_gone() noexcept {
              : error(errc::closed, "the peer " + terms_.peer_address + " closed the connection without a goodbye"));
 }
 
-/// A device that goes, or its link, may end the queue pairs and the work on them before its event is here. Then it is
-/// to blame, and not the peer.
+/// A device that goes, or its link, or the address, may end the queue pairs and the work on them before its event is
+/// here. Then it is to blame, and not the peer. soft-RoCE only flushes what it has no route for [Linux's
+/// drivers/infiniband/sw/rxe/rxe_req.c: rxe_requester].
 std::optional<error> rdma_connection::device_trouble() {
     const device& on = rail_->on();
     const auto up = on.is_alive() ? on.is_port_up(lane_at(0).port()) : std::nullopt;
     if (!up) return error(errc::closed, "the RDMA device " + on.name() + " failed or was removed");
     if (!*up) return error(errc::peer_lost, "the port of the RDMA device " + on.name() + " went down");
+    if (!lane_at(0).has_local_address())
+        return error(errc::peer_lost, "the address of this end, " + terms_.local_address + ", was removed from this host");
     return std::nullopt;
 }
 
@@ -203,11 +206,17 @@ void rdma_connection::on_pulse(detail::timer_node& node) noexcept {
     if (self.state_ >= state::ending) return;
     const bool heard = std::exchange(self.sign_of_life_, false);
     for (auto& each : self.lanes_) {
-        if (each->silent_pulses(heard) >= pulses_per_timeout && !self.close_timer_.linked) { // else that one decides
-            self.fail(error(errc::peer_lost, "the peer " + self.terms_.peer_address + " gave no sign for " +
+        const int silent = each->silent_pulses(heard);
+        if (silent >= pulses_before_doubt && !self.close_timer_.linked) { // else that one decides
+            auto why = self.device_trouble();
+            if (!why && silent >= pulses_per_timeout)
+                why = error(errc::peer_lost, "the peer " + self.terms_.peer_address + " gave no sign for " +
                                                  milliseconds(self.options().peer_timeout) +
-                                                 " (connection_options.peer_timeout)"));
-            return;
+                                                 " (connection_options.peer_timeout)");
+            if (why) {
+                self.fail(std::move(*why));
+                return;
+            }
         }
         if (!heard && each->usable && each->qp().in_flight() == 0) self.probe(*each);
     }

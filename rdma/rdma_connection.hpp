@@ -130,6 +130,7 @@ private:
     timer nudge_;
     std::chrono::milliseconds nudge_after_{1};
     static constexpr int pulses_per_timeout = 8; // a loss is found within one more
+    static constexpr int pulses_before_doubt = 2; // of this end's own device
     bool sign_of_life_ = false; // of the peer, since the last pulse
     std::uint32_t probes_ = 0; // in flight
     bool answers_first_ = false; // the last thing before the queue pairs go to error is a probe

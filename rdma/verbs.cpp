@@ -1,5 +1,6 @@
 #include "rdma/verbs.hpp"
 #include "rdma/fork.hpp"
+#include "rdma/host_address.hpp"
 
 #include <atomic>
 
@@ -72,6 +73,8 @@ constexpr verbs real{
     .init_qp_attr = ::rdma_init_qp_attr,
     .create_qp = ::rdma_create_qp,
     .destroy_qp = ::rdma_destroy_qp,
+
+    .is_of_this_host = is_of_this_host,
 };
 
 constinit std::atomic<const verbs*> in_use{&real};

@@ -10,7 +10,8 @@ namespace sluice::rdma {
 
 /// Every call into libibverbs and librdmacm, so that tests can fail the n-th and deliver completions late or in another
 /// order. Names, arguments and results are those of the manual pages, errno included. rdma/ calls nothing else of those
-/// libraries, except to read fields of their structures.
+/// libraries, except to read fields of their structures. And what the host says of the addresses that devices take part
+/// of their names from.
 struct verbs {
     const char* root = "/"; ///< of sys/class/infiniband and dev/infiniband
 
@@ -67,6 +68,8 @@ struct verbs {
     int (*init_qp_attr)(rdma_cm_id* id, ibv_qp_attr* attributes, int* mask);
     int (*create_qp)(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attributes);
     void (*destroy_qp)(rdma_cm_id* id);
+
+    bool (*is_of_this_host)(const sockaddr_storage& address) noexcept; // host_address.hpp
 };
 
 /// The table in use: the real libraries, unless a test has put in its own.

@@ -7,7 +7,6 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <latch>
 
 /// Connections in the middle of their work, for tests that take away what they stand on.

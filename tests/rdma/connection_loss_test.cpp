@@ -12,12 +12,13 @@ using namespace sluice::testing;
 namespace {
 
 /// What befalls the connecting end last.
-enum class last { disconnected, work_failed, access_error };
+enum class last { disconnected, work_failed, work_flushed, access_error, silence };
 
 /// How a connection ends that this befalls after `before`.
 error why_it_ended(two_ends& ends, const std::function<void()>& before, last what = last::disconnected) {
     const auto body = [](two_ends& e, const std::function<void()>& happens, last then) -> task<error> {
-        auto [client, server] = co_await when_all(e.connect(), e.listener->accept());
+        auto [client, server] =
+            co_await when_all(e.connect({.peer_timeout = std::chrono::seconds(1)}), e.listener->accept());
         check_ok(client);
         check_ok(server);
         ibv_qp* const qp = e.world.queue_pairs().front(); // of the client, with `ready` in flight
@@ -25,8 +26,9 @@ error why_it_ended(two_ends& ends, const std::function<void()>& before, last wha
         CHECK(posted);
         happens();
         if (then == last::work_failed) e.world.complete(qp, 1, IBV_WC_GENERAL_ERR, EIO);
+        else if (then == last::work_flushed) e.world.complete(qp, 1, IBV_WC_WR_FLUSH_ERR);
         else if (then == last::access_error) e.world.async_event(qp, IBV_EVENT_QP_ACCESS_ERR);
-        else e.world.cm_event(e.world.connects().back().id, RDMA_CM_EVENT_DISCONNECTED);
+        else if (then == last::disconnected) e.world.cm_event(e.world.connects().back().id, RDMA_CM_EVENT_DISCONNECTED);
         const auto ended = co_await (*client)->closed();
         REQUIRE_FALSE(ended);
         co_return ended.error();
@@ -78,4 +80,23 @@ TEST_CASE("Connection_loss.by_work_that_fails_on_a_sound_device_says_how") {
     const error why = why_it_ended(ends, [] {}, last::work_failed);
     CHECK(why == errc::protocol_error);
     CHECK(mentions(why, "IBV_WC_GENERAL_ERR"));
+}
+
+TEST_CASE("Connection_loss.by_an_address_that_was_removed_is_not_the_peers_fault_however_it_shows") {
+    for (const last what : {last::disconnected, last::work_failed, last::work_flushed, last::access_error, last::silence}) {
+        two_ends ends;
+        CAPTURE(static_cast<int>(what));
+        const error why = why_it_ended(ends, [&] { ends.world.remove_addresses(); }, what);
+        CHECK(why == errc::peer_lost);
+        CHECK(mentions(why, "the address of this end, rdma://10.0.0.1:"));
+        CHECK(mentions(why, "was removed from this host"));
+    }
+}
+
+TEST_CASE("Connection_loss.by_silence_names_the_peer_and_the_time") {
+    two_ends ends;
+    const error why = why_it_ended(ends, [] {}, last::silence);
+    CHECK(why == errc::peer_lost);
+    CHECK(mentions(why, "the peer rdma://10.0.0.1:"));
+    CHECK(mentions(why, "gave no sign for 1000 ms (connection_options.peer_timeout)"));
 }

@@ -28,15 +28,6 @@ task<void> loses_its_device(connection& c, removal& r, std::size_t self) {
     r.why[self] = (co_await is_busy_until_cut_off(c, r, self)).message();
 }
 
-task<void> says(connection& c) {
-    must(co_await c.send(std::uint32_t{4711}));
-    must(co_await c.close());
-}
-task<void> hears(connection& c) {
-    VERIFY_EQUAL(must(co_await c.receive<std::uint32_t>()), 4711U);
-    must(co_await c.closed());
-}
-
 struct ends {
     std::string server;
     std::string client;
@@ -70,9 +61,9 @@ void lose(const ends& with, const child_process::channel& test) {
 void go_on(const ends& with) {
     {
         auto listening = our_end::listening(
-            address_of_device(with.server), [](runtime&, connection& c) { return hears(c); }, {}, with.server);
+            address_of_device(with.server), [](runtime&, connection& c) { return hears_a_word(c); }, {}, with.server);
         auto connecting = our_end::connecting(
-            listening->address(), [](runtime&, connection& c) { return says(c); }, {}, with.client);
+            listening->address(), [](runtime&, connection& c) { return says_a_word(c); }, {}, with.client);
         connecting->join();
         listening->join();
     }

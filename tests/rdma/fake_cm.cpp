@@ -432,6 +432,12 @@ void destroy_qp(rdma_cm_id* id) {
     w.drop(w.qps, mine);
 }
 
+bool is_of_this_host(const sockaddr_storage&) noexcept {
+    fake_world& w = the_world();
+    const std::lock_guard lock(w.mutex);
+    return w.has_addresses;
+}
+
 } // namespace
 
 void fill_cm_calls(rdma::verbs& table) {
@@ -453,6 +459,7 @@ void fill_cm_calls(rdma::verbs& table) {
     table.init_qp_attr = init_qp_attr;
     table.create_qp = create_qp;
     table.destroy_qp = destroy_qp;
+    table.is_of_this_host = is_of_this_host;
 }
 
 const fake_world::from* fake_world::route_of(const sockaddr& source) const {

@@ -531,6 +531,11 @@ void fake_verbs::remove_gid(ibv_context* context, std::uint8_t port, std::uint32
     async_event(context, IBV_EVENT_GID_CHANGE, port);
 }
 
+void fake_verbs::remove_addresses() {
+    const std::lock_guard lock(world_->mutex);
+    world_->has_addresses = false;
+}
+
 std::vector<fake_verbs::registered> fake_verbs::registrations(ibv_context* context) const {
     const std::lock_guard lock(world_->mutex);
     std::vector<registered> all;

@@ -118,6 +118,8 @@ public:
     ///@}
     /// Takes a GID out of a port's table and says that it has changed.
     void remove_gid(ibv_context* context, std::uint8_t port, std::uint32_t index);
+    /// All addresses go from the host, and nobody is told.
+    void remove_addresses();
     /// Registered ranges of a device, in the order registered: address, length, keys and access of each.
     struct registered {
         ibv_mr* mr;

@@ -169,6 +169,7 @@ struct fake_world {
         std::uint8_t port;
     };
     std::vector<from> routes_from;
+    bool has_addresses = true; ///< those of its ids
     std::vector<fake_verbs::connected> connects, accepts, rejects;
     std::vector<int> resolve_times;
 

@@ -109,6 +109,18 @@ std::unique_ptr<our_end> our_end::running(std::function<task<void>(runtime&)> bo
 
 // ---- both ----
 
+constexpr std::uint32_t the_word = 4711;
+
+task<void> says_a_word(connection& c) {
+    must(co_await c.send(the_word));
+    must(co_await c.close());
+}
+
+task<void> hears_a_word(connection& c) {
+    VERIFY_EQUAL(must(co_await c.receive<std::uint32_t>()), the_word);
+    must(co_await c.closed());
+}
+
 const char* to_string(role r) { return r == role::client ? "bare client" : "bare server"; }
 
 bare::hello answer(bare::hello mine, const bare::hello& request) {

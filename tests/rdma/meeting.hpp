@@ -25,11 +25,12 @@ std::string device_address();
 /// exceptions, see tests/conformance/verify.hpp.
 using our_part = std::function<task<void>(runtime&, connection&)>;
 
-/// Our end, and its runtime. Its thread ends by itself once the other end has gone, so let that go first. It prints at once
-/// what it throws: the other end may hang for it.
+/// Our end, and its runtime. Its thread ends by itself once the other end has gone, so let that go first. It prints at
+/// once what it throws: the other end may hang for it.
 class our_end {
 public:
-    /// Listens at `address` for one, which must come within half a minute; connects to it. With a device of another host, there; see tests/rdma/network.hpp.
+    /// Listens at `address` for one, which must come within half a minute; connects to it. With a device of another
+    /// host, there; see tests/rdma/network.hpp.
     static std::unique_ptr<our_end> listening(std::string address, our_part body, const connection_options& options,
                                               std::string on_host_of = "");
     static std::unique_ptr<our_end> connecting(std::string address, our_part body, const connection_options& options,
@@ -51,6 +52,10 @@ private:
     std::promise<std::string> where_;
     std::future<void> done_;
 };
+
+/// For connections that need only be: one end sends a word and closes, the other gets it and hears of that.
+task<void> says_a_word(connection& c);
+task<void> hears_a_word(connection& c);
 
 /// What the bare end is.
 enum class role { client, server };

@@ -282,8 +282,15 @@ class CommandLine(unittest.TestCase):
 
 class Log(unittest.TestCase):
     def some(self, *names):
-        entry = {"cmd": ["/bin/true"], "env": {}, "workdir": None, "timeout": 10, "suite": ["sluice:rdma"]}
+        entry = {"cmd": ["/bin/true"], "env": {}, "workdir": None, "timeout": 10, "priority": 0,
+                 "suite": ["sluice:rdma"]}
         return [rdma_tests.Test({**entry, "name": name}, 1) for name in names]
+
+    def test_the_order_is_that_of_the_build_by_priority(self):
+        entries = [{"name": name, "cmd": [], "env": {}, "workdir": None, "timeout": 10, "priority": priority, "suite": []}
+                   for name, priority in (("last", -1), ("a", 0), ("b", 0), ("first", 1))]
+        with mock.patch.object(rdma_tests.subprocess, "run", lambda *_, **__: mock.Mock(stdout=json.dumps(entries))):
+            self.assertEqual([test.name for test in rdma_tests.read_tests("build", 1)], ["first", "a", "b", "last"])
 
     def test_a_test_that_breaks_the_guest_costs_its_own_result_only(self):
         tests = self.some("a", "breaks", "c")

@@ -33,6 +33,7 @@ class Test:
         self.environment = entry["env"]
         self.folder = entry["workdir"] or None
         self.seconds = int(entry["timeout"] * multiplier) if entry["timeout"] > 0 else 3600
+        self.priority = entry["priority"]
         self.suites = {suite.split(":")[-1] for suite in entry["suite"]}
         self.tool = ["tools/rdma-guest", *(["--two-hosts"] if "rdma-two-hosts" in self.suites else [])]
         self.result = None
@@ -46,7 +47,8 @@ class Test:
 
 def read_tests(build, multiplier):
     shown = subprocess.run(["meson", "introspect", "--tests", build], stdout=subprocess.PIPE, check=True, timeout=60)
-    return [Test(entry, multiplier) for entry in json.loads(shown.stdout)]
+    tests = [Test(entry, multiplier) for entry in json.loads(shown.stdout)]
+    return sorted(tests, key=lambda test: -test.priority)  # as Meson itself does
 
 
 def run_on_host(tests):
