@@ -9,6 +9,7 @@
 #include "rdma/assembly.hpp"
 #include "rdma/chosen_ports.hpp"
 #include "rdma/cm_wait.hpp"
+#include "rdma/connect_thread.hpp"
 #include "rdma/fork.hpp"
 #include "rdma/path_mtu.hpp"
 #include "rdma/quirks.hpp"
@@ -22,8 +23,6 @@
 #include <chrono>
 #include <cstring>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 namespace sluice::rdma {
@@ -113,37 +112,14 @@ result<void> check_welcome(const greeting& hello, const greeting& welcome) {
     return {};
 }
 
-struct connect_call : detail::posted_node {
-    net::parking_spot over;
-    int failed = 0;
-};
-
-/// rdma_connect on a thread of its own, whatever stops are requested: helper threads are too few for what may take
-/// minutes. 0, or why it failed.
-task<int> connect_apart(executor& home, rdma_cm_id* id, rdma_conn_param with) {
-    connect_call call;
-    call.run = [](detail::posted_node& node) noexcept { static_cast<connect_call&>(node).over.nudge(); };
-    std::thread thread;
-    try {
-        thread = std::thread([&] {
-            call.failed = api().connect(id, &with) == 0 ? 0 : errno;
-            home.post(call);
-        });
-    } catch (const std::system_error& e) {
-        co_return e.code().value();
-    }
-    co_await call.over.wait();
-    thread.join(); // it may not have left post() yet
-    co_return call.failed;
-}
-
 task<result<void>> ask(attempt& a, rdma_cm_id* id, const greeting& hello) {
     const auto bytes = hello.encode();
     rdma_conn_param with = parameters_of(a.parts.on->on(), bytes, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH);
     int failed = 0;
-    if (a.parts.on->on().quirks().blocks_in_connect) failed = co_await connect_apart(a.home, id, with);
+    if (a.parts.on->on().quirks().blocks_in_connect) failed = co_await connect_on_thread(a.home, id, with);
     else if (api().connect(id, &with) != 0) failed = errno;
     if (failed == 0) co_return result<void>();
+    if (failed == ECANCELED) co_return errc::canceled;
     co_return error::from_errno(failed, failed == ECONNREFUSED ? "rdma_connect: nobody listens there" : "rdma_connect");
 }
 

@@ -169,6 +169,33 @@ TEST_CASE("Rdma_connect.over_soft_iwarp_the_executor_goes_on_while_the_kernel_co
     CHECK(ends.qps() == 0);
 }
 
+TEST_CASE("Rdma_connect.over_soft_iwarp_ends_in_time_and_when_stopped_while_the_kernel_connects") {
+    const bool stopped = GENERATE(false, true);
+    two_ends ends(soft_iwarp());
+    check_ok(ends.listen());
+    ends.world.hold_calls("connect", ends.card);
+    const auto body = [](two_ends& e, bool stops) -> task<void> {
+        scope work;
+        connected made = errc::closed;
+        const auto connects = [](two_ends& all, connected& into, connection_options options) -> task<void> {
+            into = co_await all.connect(options);
+        };
+        work.spawn(connects(e, made, {.connect_timeout = stops ? 60s : 100ms}));
+        const bool connecting = co_await until([&] { return e.world.waiting_calls() == 1; });
+        CHECK(connecting);
+        if (stops) work.request_stop();
+        static_cast<void>(co_await work.join());
+        REQUIRE_FALSE(made);
+        if (stops) CHECK(made.error() == errc::canceled);
+        else CHECK(mentions(made.error(), "not done within 100 ms (connection_options.connect_timeout); waited for its "
+                                          "answer to the connection request"));
+        CHECK(e.qps() == 0);
+    };
+    ends.run(body(ends, stopped)); // the call would have gone on for ever
+    CHECK(ends.world.waiting_calls() == 0);
+    ends.world.release_calls();
+}
+
 TEST_CASE("Rdma_connect.asks_for_one_read_at_least") {
     fake_device_options none;
     none.limits.max_qp_init_rd_atom = 0;

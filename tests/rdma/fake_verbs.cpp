@@ -288,9 +288,13 @@ int fake_world::enter(std::string_view call, ibv_context* context) {
 }
 
 void fake_world::wait_if_held(std::unique_lock<std::mutex>& lock, std::string_view call, const ibv_context* context) {
-    ++waiting;
-    released.wait(lock, [&] { return held_on != context || held_call != call; });
-    --waiting;
+    struct counted { // also when the thread is canceled in here
+        explicit counted(std::size_t& of) : count(of) { ++count; }
+        ~counted() { --count; }
+        std::size_t& count;
+    };
+    const counted here(waiting);
+    while (held_on == context && held_call == call) released.wait(lock);
 }
 
 /// [librdmacm's cma.c: sync_devices_list, ucma_put_device, rdma_free_devices]
