@@ -58,6 +58,7 @@ void rail_core::arm() noexcept {
     if (changed_.load(std::memory_order_acquire)) [[unlikely]]
         take_changes();
     for (completion_queue* queue : queues_) queue->arm();
+    if (!std::exchange(channel_watched_, true)) sleeps_.nudge();
 }
 
 bool rail_core::reap(completion_queue& from) noexcept {

@@ -133,7 +133,9 @@ rail_core::~rail_core() {
 
 net::background rail_core::watch_channel(rail_core& self) {
     for (;;) {
+        co_await self.sleeps_.wait(); // so that the ring is asked in the call that sleeps, and not in one of its own
         const auto ready = co_await readiness(self.channel_->fd, POLLIN);
+        self.channel_watched_ = false;
         if (!ready) co_return;
         // Without POLLIN the device is gone [poll(2)].
         if ((*ready & POLLIN) == 0 || !self.drain_channel()) break;

@@ -181,6 +181,8 @@ private:
     net::background device_watch_;
     net::background gid_watch_;
     net::parking_spot gids_changed_;
+    net::parking_spot sleeps_;
+    bool channel_watched_ = false; // or about to be
     std::vector<std::uint8_t> ports_changed_; // whose tables are to be read
     std::optional<std::vector<gid_entry>> table_; // the last that was read, by a helper thread
     bool any_doomed_ = false;

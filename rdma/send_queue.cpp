@@ -12,6 +12,10 @@ namespace {
 /// As much data may be unaccounted for: its buffers come back that much later.
 constexpr std::uint64_t unsignalled_bytes_max = 64 * 1024;
 
+/// So many completions for what is in flight: while the program sees to the first part, and posts what comes next, the
+/// device works at the rest.
+constexpr std::uint32_t completions_in_flight = 4;
+
 /// What ends with word from the peer, on any device.
 bool is_answered(const work& w) noexcept { return w.what != work::kind::write && w.what != work::kind::frame; }
 
@@ -30,7 +34,7 @@ std::size_t send_queue::header_memory_bytes(std::uint32_t depth) noexcept {
 send_queue::send_queue(std::uint32_t depth, std::uint32_t generation, std::uint32_t inline_bytes,
                        private_memory headers, std::uint32_t first)
     : depth_(depth), mask_(size_of_ring(depth) - 1), generation_(generation), inline_bytes_(inline_bytes),
-      signal_every_(std::max(1U, depth / 4)), ring_(std::make_unique<work[]>(size_of_ring(depth))),
+      ring_(std::make_unique<work[]>(size_of_ring(depth))),
       headers_(std::move(headers)), head_(first), posted_(first), tail_(first) {
     SLUICE_EXPECTS(depth >= 1 && depth <= 1U << 20, "send queue: 1 to 2^20 work requests");
     SLUICE_EXPECTS(generation < 1U << 31, "send queue: a generation of at most 31 bits");
@@ -61,7 +65,10 @@ std::uint32_t send_queue::fill(work_chain& chain) noexcept {
 /// Whether a completion is due with this work.
 bool send_queue::asks_now(const work& w, bool last) noexcept {
     unsignalled_bytes_ += w.bytes;
-    if (++unsignalled_ < signal_every_ && unsignalled_bytes_ < unsignalled_bytes_max && !last) return false;
+    // Where a completion costs a request more, only as many as the ring needs.
+    const std::uint32_t parted = confirms_by_reading() ? depth_ : in_flight() + completions_in_flight - 1;
+    if (++unsignalled_ < parted / completions_in_flight && unsignalled_bytes_ < unsignalled_bytes_max && !last)
+        return false;
     unsignalled_ = 0;
     unsignalled_bytes_ = 0;
     return true;

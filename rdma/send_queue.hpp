@@ -105,7 +105,6 @@ private:
     std::uint32_t mask_; // of the ring, whose size is a power of two
     std::uint32_t generation_;
     std::uint32_t inline_bytes_;
-    std::uint32_t signal_every_;
     std::unique_ptr<work[]> ring_;
     private_memory headers_;
 

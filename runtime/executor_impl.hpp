@@ -61,11 +61,11 @@ struct executor_impl {
     }
     bool stopping() const noexcept { return ends_on_stop && stop_requested.load(std::memory_order_acquire); }
     /// True when it is safe to block: whatever arrives from here on wakes us.
-    bool prepare_sleep() noexcept {
+    bool prepare_sleep(const executor& self) noexcept {
         if (!posts.announce_sleep()) return false;
         if (sources.empty()) [[likely]] return true;
         for (poll_source* source : sources) source->arm();
-        return !poll_sources();
+        return !poll_sources() && self.ready_.empty(); // arming may need a coroutine
     }
 
     void run_ready(executor& self) noexcept;
@@ -102,7 +102,7 @@ inline void executor_impl::run_ready(executor& self) noexcept {
 template <class Engine>
 [[gnu::always_inline]] inline void executor_impl::wait_for_work(executor& self, Engine& io) noexcept {
     if (options.busy_poll.count() > 0 && spin(self)) return;
-    if (!prepare_sleep() || stopping()) {
+    if (!prepare_sleep(self) || stopping()) {
         io.turn();
         return;
     }

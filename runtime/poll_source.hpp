@@ -13,7 +13,8 @@ public:
 
     /// Handles what is there, making coroutines ready; true when it found anything.
     virtual bool poll() noexcept = 0;
-    /// Asks for a wake-up of the executor (a descriptor in its ring becoming ready) on the next completion.
+    /// Asks for a wake-up of the executor (a descriptor in its ring becoming ready) on the next completion. May make a
+    /// coroutine ready that does so: then this is called again before the executor sleeps.
     virtual void arm() noexcept = 0;
 
 protected:

@@ -46,6 +46,14 @@ task<void> drained(test_pair& pair) {
     pair.user.when_room = nullptr;
 }
 
+/// Of the work that waits, which asks for a completion.
+std::vector<bool> asks(rail_world& world, const test_pair& pair) {
+    std::vector<bool> all;
+    for (const auto& each : world.fake.waiting(pair.raw))
+        all.push_back((each.request.send_flags & IBV_SEND_SIGNALED) != 0);
+    return all;
+}
+
 } // namespace
 
 TEST_CASE("Queue_pair.work_of_one_turn_is_posted_as_one_list_and_comes_back_in_order") {
@@ -59,10 +67,7 @@ TEST_CASE("Queue_pair.work_of_one_turn_is_posted_as_one_list_and_comes_back_in_o
     world.turn();
     CHECK(on->counters().posts == 1);
     CHECK(on->counters().work_posted == 5);
-    const auto posted = world.fake.waiting(a.raw);
-    REQUIRE(posted.size() == 5);
-    for (std::size_t i = 0; i < 5; ++i)
-        CHECK(((posted[i].request.send_flags & IBV_SEND_SIGNALED) != 0) == (i == 4)); // the last one only
+    CHECK(asks(world, a) == std::vector<bool>{false, true, false, true, true});
     CHECK(a.user.done.empty());
     world.fake.complete(a.raw, 5);
     world.turn();
@@ -70,32 +75,28 @@ TEST_CASE("Queue_pair.work_of_one_turn_is_posted_as_one_list_and_comes_back_in_o
     CHECK(in_order(a.user));
     CHECK(a.user.count(IBV_WC_SUCCESS) == 5);
     CHECK(a.user.rooms == 1);
-    CHECK(on->counters().completions == 1);
+    CHECK(on->counters().completions == 3);
     CHECK(a.qp->room() == 128);
 }
 
-TEST_CASE("Queue_pair.a_long_list_asks_for_a_completion_every_quarter_of_the_queue_and_every_64_KiB") {
+TEST_CASE("Queue_pair.a_completion_is_asked_for_with_each_quarter_of_what_is_in_flight_and_every_64_KiB_and_the_last") {
     rail_world world;
     const auto on = world.make_rail();
-    test_pair a(world, on, {.send_depth = 16});
-    for (std::uintptr_t i = 1; i <= 10; ++i) a.qp->add(a.write(i));
-    world.turn();
-    std::vector<bool> asked;
-    for (const auto& each : world.fake.waiting(a.raw))
-        asked.push_back((each.request.send_flags & IBV_SEND_SIGNALED) != 0);
-    CHECK(asked == std::vector<bool>{false, false, false, true, false, false, false, true, false, true});
-    world.fake.complete(a.raw, 10);
-
-    test_pair b(world, on);
-    for (std::uintptr_t i = 1; i <= 4; ++i) b.qp->add(b.write(i, 40000));
-    world.turn();
-    asked.clear();
-    for (const auto& each : world.fake.waiting(b.raw))
-        asked.push_back((each.request.send_flags & IBV_SEND_SIGNALED) != 0);
-    CHECK(asked == std::vector<bool>{false, true, false, true});
-    world.fake.complete(b.raw, 4);
-    world.turn();
-    CHECK(b.user.done.size() == 4);
+    test_pair a(world, on);
+    const auto asked_of = [&](std::size_t count, std::size_t bytes) {
+        for (std::uintptr_t i = 1; i <= count; ++i) a.qp->add(a.write(i, static_cast<std::uint32_t>(bytes)));
+        world.turn();
+        const auto asked = asks(world, a);
+        world.fake.complete(a.raw, count);
+        world.turn();
+        return asked;
+    };
+    CHECK(asked_of(1, 8) == std::vector<bool>{true});
+    CHECK(asked_of(4, 8) == std::vector<bool>(4, true));
+    CHECK(asked_of(10, 8) == std::vector<bool>{false, false, true, false, false, true, false, false, true, true});
+    CHECK(asked_of(8, 40000) == std::vector<bool>{false, true, false, true, false, true, false, true});
+    CHECK(asked_of(6, 70000) == std::vector<bool>(6, true));
+    CHECK(a.user.done.size() == 1 + 4 + 10 + 8 + 6);
 }
 
 TEST_CASE("Queue_pair.every_kind_of_work_arrives_at_the_device_as_it_was_given") {
@@ -245,13 +246,13 @@ TEST_CASE("Queue_pair.a_flush_that_passes_work_over_does_not_make_that_a_success
     const auto on = world.make_rail();
     test_pair a(world, on);
     world.fake.flushes_at_once(false);
-    for (std::uintptr_t i = 1; i <= 3; ++i) a.qp->add(a.write(i));
+    for (std::uintptr_t i = 1; i <= 16; ++i) a.qp->add(a.write(i));
     world.turn();
     world.fake.complete(a.raw, 2); // without a completion each; some devices flush only what asked for one
     a.qp->fail();
     world.fake.flush(a.raw);
     world.turn();
-    CHECK(a.user.count(IBV_WC_WR_FLUSH_ERR) == 3);
+    CHECK(a.user.count(IBV_WC_WR_FLUSH_ERR) == 16);
 }
 
 TEST_CASE("Queue_pair.a_refused_post_gives_back_everything_from_the_bad_one_on") {
