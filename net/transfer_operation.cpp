@@ -68,15 +68,25 @@ bool transfer::begin(promise_base& waiter) noexcept {
     return true;
 }
 
+void transfer::complete() noexcept {
+    let_go();
+    connection_->ended(*this, true);
+    if (!starting_) executor_->make_ready(*this);
+}
+
 void transfer::complete(error e) noexcept {
-    SLUICE_EXPECTS(in_flight_, "provider: a transfer completed twice, or before it began");
-    in_flight_ = false;
-    if (stop_hook_.linked) stop_state_->unlink(stop_hook_);
-    if (timer_.linked) executor_->remove_timer(timer_);
+    let_go();
     failed_ = static_cast<bool>(e.code());
     error_ = std::move(e);
     connection_->ended(*this, !failed_);
     if (!starting_) executor_->make_ready(*this);
+}
+
+inline void transfer::let_go() noexcept {
+    SLUICE_EXPECTS(in_flight_, "provider: a transfer completed twice, or before it began");
+    in_flight_ = false;
+    if (stop_hook_.linked) stop_state_->unlink(stop_hook_);
+    if (timer_.linked) executor_->remove_timer(timer_);
 }
 
 void transfer::on_deadline(timer_node& node) noexcept {

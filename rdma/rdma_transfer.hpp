@@ -31,4 +31,9 @@ inline void work_done(detail::transfer& t) noexcept {
     --t.id;
 }
 
+// transfer::value of a read or write, which gives none: the key of this end's memory, which stays registered as long as
+// an operation is on it.
+inline std::uint32_t local_key_of(const detail::transfer& t) noexcept { return static_cast<std::uint32_t>(t.value); }
+inline void keep_local_key(detail::transfer& t, std::uint32_t key) noexcept { t.value = key; }
+
 } // namespace sluice::rdma

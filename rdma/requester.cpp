@@ -19,7 +19,8 @@ namespace {
 constexpr std::uint32_t room_for_frames = 8;
 
 bool has_room(const queue_pair& qp) noexcept {
-    return qp.room() > std::min(room_for_frames, (qp.room() + qp.in_flight()) / 2);
+    const std::uint32_t room = qp.room();
+    return room > room_for_frames || room > qp.in_flight(); // more than half of it
 }
 
 /// More than soft-iWARP takes for short (MAX_HDR_INLINE of siw.h).
@@ -58,10 +59,12 @@ void requester::start(transfer& t) noexcept {
     } else {
         // Now, so that memory that the device doesn't know ends this operation before anything of it is in flight.
         const auto* memory = t.kind == transfer_kind::read ? t.target.registration() : t.source.registration();
-        if (auto key = connection_.home_rail().on().local_key(*memory); !key) {
+        auto key = connection_.home_rail().on().local_key(*memory);
+        if (!key) {
             t.complete(std::move(key).error());
             return;
         }
+        keep_local_key(t, *key);
     }
     set_phase(t, rdma_phase::waits_for_room);
     t.id = 0;
@@ -86,22 +89,21 @@ work requester::next_work(transfer& t) noexcept {
     }
     const bool reads = t.kind == transfer_kind::read;
     const auto* memory = reads ? t.target.registration() : t.source.registration();
-    device& on = connection_.home_rail().on();
-    const auto key = on.local_key(*memory);
-    SLUICE_EXPECTS(key.has_value(), "rdma: memory lost its registration under an operation");
     w.what = reads ? work::kind::read : work::kind::write;
     w.data = (reads ? t.target.data() : t.source.data()) + t.progress_bytes;
-    w.local_key = *key;
+    w.local_key = local_key_of(t);
     w.inline_allowed = memory->kind != memory_kind::device;
     w.bytes = static_cast<std::uint32_t>(std::min(size_of(t) - t.progress_bytes, connection_.work_bytes_max()));
-    if (reads && on.quirks().short_answers_in_one_page)
+    if (reads && connection_.home_rail().on().quirks().short_answers_in_one_page)
         w.bytes = static_cast<std::uint32_t>(within_page(w.remote_address, w.bytes));
     return w;
 }
 
 lane* requester::next_lane() noexcept {
-    for (std::uint32_t tried = 0; tried < connection_.lane_count(); ++tried) {
-        lane& candidate = connection_.lane_at(turn_++ % connection_.lane_count());
+    const std::uint32_t lanes = connection_.lane_count();
+    for (std::uint32_t tried = 0; tried < lanes; ++tried) {
+        if (++turn_ >= lanes) turn_ = 0;
+        lane& candidate = connection_.lane_at(turn_);
         if (candidate.usable && has_room(candidate.qp()) && candidate.bytes_in_flight < lane_bytes_max)
             return &candidate;
     }

@@ -47,7 +47,7 @@ private:
     rdma_connection& connection_;
     net::transfer_list waiting_;
     std::uint32_t active_ = 0; // with work in flight
-    std::uint32_t turn_ = 0;   // the lane that is next
+    std::uint32_t turn_ = 0;   // the lane that was last
     result_words words_;
     std::vector<std::pair<const detail::transfer*, error>> reasons_;
 };

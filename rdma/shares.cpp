@@ -100,6 +100,7 @@ result<void> shares::on_shared_ack(const frame& f) {
 
 result<void> shares::on_revoked(const frame& f) {
     theirs_.erase(f.immediate);
+    last_checked_ = {};
     return {};
 }
 
@@ -125,10 +126,13 @@ result<void> shares::check(const transfer& t) const {
         return error(errc::access_denied, name() + ": the region was shared by " + std::to_string(region.owner) +
                                               ", the peer of this connection is " +
                                               std::to_string(connection_.terms().peer));
-    const auto found = theirs_.find(region.generation);
-    if (found == theirs_.end() || found->second.key != region.key)
+    if (last_checked_.of == nullptr || last_checked_.generation != region.generation) {
+        const auto found = theirs_.find(region.generation);
+        last_checked_ = {region.generation, found == theirs_.end() ? nullptr : &found->second};
+    }
+    if (last_checked_.of == nullptr || last_checked_.of->key != region.key)
         return error(errc::access_denied, name() + ": the peer shares nothing under this key, or no more");
-    const grant& g = found->second;
+    const grant& g = *last_checked_.of;
     if (!allows(g.granted, needed_for(t.kind)))
         return error(errc::access_denied, name() + ": the peer did not grant it for this region");
     const std::uint64_t at = t.remote.address();

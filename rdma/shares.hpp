@@ -69,6 +69,10 @@ private:
     rdma_connection& connection_;
     std::unordered_map<std::uint32_t, share*> own_; // by generation
     std::unordered_map<std::uint32_t, grant> theirs_;
+    mutable struct {
+        std::uint32_t generation = 0;
+        const grant* of = nullptr;
+    } last_checked_; // most operations are on the region of the one before
     std::uint32_t generation_ = 0;
     std::uint64_t largest_bytes_ = 0;
 };

@@ -75,8 +75,8 @@ public:
     std::chrono::steady_clock::time_point started;
     bool in_flight() const noexcept { return in_flight_; }
 
-    /// Ends the operation; an empty code is success. Only once. Executor thread; resumes later, never inline.
-    void complete(std::error_code code = {}) noexcept { complete(error(code)); }
+    /// Ends the operation; an error of code 0 is success too. Only once. Executor thread; resumes later, never inline.
+    void complete() noexcept;
     void complete(error e) noexcept;
 
     bool await_ready() const noexcept { return false; }
@@ -102,6 +102,7 @@ private:
     struct stop_hook : stop_callback_node {
         transfer* owner = nullptr;
     };
+    void let_go() noexcept;
     static void on_deadline(timer_node& node) noexcept;
     static void on_stop(stop_callback_node& node) noexcept;
 
