@@ -230,9 +230,11 @@ public:
     /// Stores `desired` if the word equals `expected`; gives the value before, so it swapped if that is `expected`.
     [[nodiscard]] detail::value_transfer compare_swap(remote_view word, std::uint64_t expected, std::uint64_t desired,
                                                       operation_options options = {});
-    /// A message, received by one receive() of the peer, in order. Waits while the peer has no credit. Done when this
-    /// end's memory is free again, not when the peer has received it: a small one is copied and leaves when the executor
-    /// next looks at I/O, so don't hold its thread up. Errors: errc::message_too_long.
+    /// A message, received by one receive() of the peer, in order. Waits while the peer has no credit, and one of more
+    /// than 4096 bytes until the peer has a receive for it: when both ends send such ones before they receive, both wait,
+    /// so receive in a task of its own. Done when this end's memory is free again, not when the peer has received it: a
+    /// small one is copied and leaves when the executor next looks at I/O, so don't hold its thread up. Errors:
+    /// errc::message_too_long.
     [[nodiscard]] detail::void_transfer send(const_region_view message, operation_options options = {});
     /// The next message, or the next immediate. A message larger than `into` fails this receive with
     /// errc::message_too_long and is gone. Errors: errc::closed when the peer has closed and all was received.
