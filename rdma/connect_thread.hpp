@@ -12,8 +12,8 @@ namespace sluice::rdma {
 /// with.
 ///
 /// Cancellation: a stop cancels the thread in the system call that waits [pthread_cancel(3)], which gives ECANCELED;
-/// librdmacm holds no lock there and has changed nothing of the id [cma.c: rdma_connect]. Lifetime: the id stays until
-/// this has ended, which it does at once after a stop. Thread rule: executor-bound.
+/// librdmacm holds no lock there and has only noted in the id the depths that are asked for [cma.c: rdma_connect].
+/// Lifetime: the id stays until this has ended, which it does at once after a stop. Thread rule: executor-bound.
 task<int> connect_on_thread(executor& home, rdma_cm_id* id, rdma_conn_param with);
 
 } // namespace sluice::rdma
